@@ -1,0 +1,147 @@
+"""Runs from Python: the same parts as the command line, components given by name or as objects and functions."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from roll_core.assembly import CONFIG_FILE, RUN_FILE, Assembly
+from roll_core.checkpoint import Checkpoint
+from roll_core.config.load import LoadedConfig, load_config
+from roll_core.engine import Engine, RunResult
+from roll_core.errors import CheckpointError, ConfigError
+from roll_core.evaluation import DomainResult
+from roll_core.plugin.host import Host
+from roll_core.report.plot import read_metrics, save_plot
+from roll_core.report.summary import summarise, write_summary
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+
+@dataclass(frozen=True, slots=True)
+class TrainedRun:
+    """A run that has ended: its folder, its result, and the summary that `summary.json` holds."""
+
+    folder: Path
+    result: RunResult
+    summary: Mapping[str, Any]
+    plot: Path | None
+
+    def table(self) -> Any:
+        """Held-out accuracy before and after, as a rich table."""
+        from roll_core.report.summary import summary_table
+
+        return summary_table(self.summary)
+
+
+def train(config: Path | str | None = None, *overrides: str, overwrite: bool = False, **sections: Any) -> TrainedRun:
+    """Train, from a YAML file or from keyword arguments.
+
+    Args:
+        config: a YAML file; None takes everything from `sections`.
+        overrides: `key=value` as on the command line.
+        overwrite: remove a run that already lies in the folder.
+        sections: top-level sections of the config; anything that says `use` may be an object or a function.
+
+    Returns:
+        The finished run.
+
+    Raises:
+        ConfigError: anything is wrong with the config, the data or the plugins; nothing has been loaded then.
+    """
+    loaded, host = load_run(Path(config) if config is not None else None, overrides, sections)
+    prepare_folder(loaded, overwrite=overwrite)
+    return run_to_end(Assembly(loaded, host))
+
+
+def load_run(
+    path: Path | None, overrides: Sequence[str], sections: Mapping[str, Any] | None = None, host: Host | None = None
+) -> tuple[LoadedConfig, Host]:
+    """Load a config and discover the plugins it allows."""
+    first = load_config(path, overrides, base=sections)
+    plugins = first.config.plugins
+    if host is None:
+        host = Host.discover(
+            blocked=plugins.blocked,
+            required=plugins.required,
+            rollfile=Path(plugins.rollfile) if plugins.rollfile else None,
+        )
+    return load_config(path, overrides, base=sections, host=host), host
+
+
+def prepare_folder(loaded: LoadedConfig, *, overwrite: bool) -> Path:
+    """Make the run's folder.
+
+    Raises:
+        ConfigError: a run already lies there.
+    """
+    folder = loaded.config.run_folder
+    if (folder / RUN_FILE).is_file():
+        if not overwrite:
+            raise ConfigError(
+                f"{folder} already holds a run; go on with `roll resume {folder}`, replace it with --overwrite, or "
+                "choose another name"
+            )
+        shutil.rmtree(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def run_to_end(assembly: Assembly, resume: Checkpoint | None = None) -> TrainedRun:
+    """Train, then write summary and plot."""
+    engine = assembly.engine(resume)
+    write_run_files(assembly, engine)
+    result = engine.run()
+    folder = assembly.config.run_folder
+    summary = summarise(result, assembly.held_out)
+    write_summary(summary, folder)
+    plot = save_plot(read_metrics(folder), folder, title=assembly.config.name)
+    return TrainedRun(folder, result, summary, plot)
+
+
+def write_run_files(assembly: Assembly, engine: Engine) -> None:
+    """Record what ran: id, plugins and the resolved config."""
+    run = engine.parts.run
+    folder = run.folder
+    facts = {"run_id": run.run_id, "name": run.name, "plugins": dict(run.plugins), "resumable": assembly.loaded.is_plain}
+    (folder / RUN_FILE).write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
+    if engine.step == 0:
+        (folder / CONFIG_FILE).write_text(assembly.loaded.as_yaml(), encoding="utf-8")
+
+
+def find_checkpoint(assembly: Assembly, step: int | None) -> Checkpoint:
+    """The newest checkpoint of a run, or that of `step`.
+
+    Raises:
+        CheckpointError: there is none.
+    """
+    found = assembly.checkpoints.all()
+    chosen = [c for c in found if step is None or c.step == step]
+    if not chosen:
+        have = ", ".join(str(c.step) for c in found) or "none"
+        raise CheckpointError(f"no checkpoint{'' if step is None else f' of step {step}'} in {assembly.checkpoints.folder}; have: {have}")
+    return chosen[-1]
+
+
+async def evaluate(assembly: Assembly, checkpoint: Checkpoint | None) -> dict[str, DomainResult]:
+    """Evaluate the start model, or the weights of `checkpoint`, on the held-out data.
+
+    Raises:
+        ConfigError: no domain has `eval_data`.
+    """
+    evaluator = assembly.evaluator
+    if evaluator is None:
+        raise ConfigError("no domain has eval_data, so there is nothing to evaluate (domains.<name>.eval_data)")
+    try:
+        await assembly.scorer.start()
+        if checkpoint is not None:
+            assembly.strategy.load(checkpoint.strategy_folder)
+            assembly.backend.sync_weights(assembly.strategy.weight_source(), checkpoint.step)
+        return await evaluator.run()
+    finally:
+        await assembly.scorer.close()
+        await assembly.backend.close()

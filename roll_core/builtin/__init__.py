@@ -1,0 +1,1 @@
+"""The engine's own components: plugins like any other, loaded by the same host, with no privilege."""

@@ -1,0 +1,1 @@
+"""Built-in reward components, one file each."""

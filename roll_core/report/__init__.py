@@ -1,0 +1,1 @@
+"""What a finished run shows people: a table, a plot, `summary.json`."""

@@ -1,0 +1,244 @@
+"""Fills one step's batch: draws prompts, runs their rollouts at once, scores each as it ends, admits or drops groups.
+
+The scheduler works in rounds. A round draws as many prompts as groups are missing and ends when every one of them is
+scored and judged by the filters; admission goes by ticket, so nothing depends on who finished first. No decision
+reads a clock.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from roll_core.contracts import Filter, RolloutBackend
+from roll_core.errors import StarvationError
+from roll_core.rollout.single_turn import Decode, request_id, single_turn
+from roll_core.types import Prompt, Rollout, RolloutGroup, SamplingParams, Ticket
+
+SeedOf = Callable[[Ticket, int, int], int]
+"""(ticket, sample index, attempt) to the seed of that sample's random stream."""
+
+
+class Scoring(Protocol):
+    """What the scheduler needs of the scoring room."""
+
+    async def score(self, rollout: Rollout) -> None: ...
+
+    def compose(self, group: RolloutGroup) -> None: ...
+
+
+class Books(Protocol):
+    """What the scheduler needs of the ledger."""
+
+    def draw(self, tickets: Iterable[Ticket]) -> None: ...
+
+    def run(self, ticket_id: int) -> int: ...
+
+    def score(self, ticket_id: int, attempt: int | None = None) -> None: ...
+
+    def admit(self, ticket_id: int) -> None: ...
+
+    def drop(self, ticket_id: int, reason: str) -> None: ...
+
+
+DrawPrompts = Callable[[int, int], Sequence[tuple[Ticket, Prompt]]]
+"""(count, step) to tickets with their prompts; fewer than `count` when the data have ended."""
+
+
+@dataclass(slots=True)
+class StepRollouts:
+    """Every group of a step: the admitted ones in ticket order, and the dropped ones with their reasons."""
+
+    admitted: list[RolloutGroup] = field(default_factory=list)
+    dropped: list[tuple[RolloutGroup, str]] = field(default_factory=list)
+    drawn: int = 0
+    rounds: int = 0
+
+    @property
+    def groups(self) -> list[RolloutGroup]:
+        """Admitted and dropped groups in ticket order."""
+        return sorted([*self.admitted, *(g for g, _ in self.dropped)], key=lambda g: g.ticket.id)
+
+
+@dataclass(slots=True)
+class RolloutScheduler:
+    """See the module's text.
+
+    Args:
+        backend: generates tokens.
+        scoring: verdicts and rewards.
+        books: the ledger.
+        draw: next prompts.
+        decode: token ids to text.
+        filters: in written order; the first that rejects names the reason.
+        sampling: sampling parameters by domain.
+        group_size: samples per prompt (G).
+        seed_of: seed of each sample.
+        max_draws: largest number of prompts one step may draw.
+        greedy: whether every prompt also gets a greedy answer.
+        early_stop: stop a group's running samples once no outcome of theirs could get it through the filters.
+        on_group: called with each finished group, for progress bars.
+    """
+
+    backend: RolloutBackend
+    scoring: Scoring
+    books: Books
+    draw: DrawPrompts
+    decode: Decode
+    filters: Sequence[Filter]
+    sampling: Mapping[str, SamplingParams]
+    group_size: int
+    seed_of: SeedOf
+    max_draws: int
+    greedy: bool = False
+    early_stop: bool = False
+    on_group: Callable[[RolloutGroup], None] | None = None
+    _verdicts: set[asyncio.Task[None]] = field(default_factory=set)
+
+    async def collect(self, step: int, count: int) -> StepRollouts:
+        """Run rounds until `count` groups are admitted, the data end, or the draw budget is used up.
+
+        Raises:
+            StarvationError: the budget ended first, or the data ended before any group was admitted.
+        """
+        result = StepRollouts()
+        self.backend.set_barrier(self._await_verdicts if self.early_stop else None)
+        try:
+            while len(result.admitted) < count:
+                missing = min(count - len(result.admitted), self.max_draws - result.drawn)
+                drawn = self.draw(missing, step) if missing > 0 else ()
+                if not drawn:
+                    self._end_of_draw(result, count, out_of_budget=missing <= 0)
+                    break
+                self.books.draw(ticket for ticket, _ in drawn)
+                result.drawn += len(drawn)
+                result.rounds += 1
+                for group in await self._round(drawn):
+                    self._judge(group, result)
+        finally:
+            self.backend.set_barrier(None)
+        return result
+
+    async def _round(self, drawn: Sequence[tuple[Ticket, Prompt]]) -> list[RolloutGroup]:
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                running = [tasks.create_task(self._group(ticket, prompt)) for ticket, prompt in drawn]
+        except BaseExceptionGroup as failures:
+            raise first_leaf(failures) from failures
+        return sorted((task.result() for task in running), key=lambda g: g.ticket.id)
+
+    async def _group(self, ticket: Ticket, prompt: Prompt) -> RolloutGroup:
+        attempt = self.books.run(ticket.id)
+        sampling = self.sampling[ticket.domain]
+        group = RolloutGroup(ticket, prompt, [])
+
+        async def sample(index: int, params: SamplingParams) -> Rollout:
+            rollout = await single_turn(
+                self.backend,
+                self.decode,
+                ticket=ticket,
+                prompt=prompt,
+                index=index,
+                sampling=params,
+                seed=self.seed_of(ticket, index, attempt),
+                attempt=attempt,
+            )
+            if rollout.finish_reason != "abort":
+                await self._tracked(self.scoring.score(rollout))
+            return rollout
+
+        async with asyncio.TaskGroup() as tasks:
+            samples = [tasks.create_task(sample(i, sampling)) for i in range(self.group_size)]
+            if self.early_stop:
+                for task in samples:
+                    task.add_done_callback(lambda _: self._stop_hopeless(ticket, attempt, samples))
+            greedy = tasks.create_task(sample(-1, sampling.greedy())) if self.greedy else None
+        group.rollouts = [task.result() for task in samples]
+        self.scoring.compose(group)
+        if greedy is not None:
+            group.greedy = greedy.result()
+            self.scoring.compose(RolloutGroup(ticket, prompt, [group.greedy]))
+        self.books.score(ticket.id, attempt)
+        if self.on_group is not None:
+            self.on_group(group)
+        return group
+
+    def _judge(self, group: RolloutGroup, result: StepRollouts) -> None:
+        reason = self._reject(group)
+        if reason is None:
+            self.books.admit(group.ticket.id)
+            result.admitted.append(group)
+        else:
+            self.books.drop(group.ticket.id, reason)
+            result.dropped.append((group, reason))
+
+    def _reject(self, group: RolloutGroup) -> str | None:
+        if any(r.finish_reason == "abort" for r in group.rollouts):
+            return "stopped_early"
+        if not group.scored:
+            return "unscored"
+        if self.greedy and (group.greedy is None or not group.greedy.is_scored):
+            return "greedy_unscored"
+        return next((reason for f in self.filters if (reason := f.reject(group)) is not None), None)
+
+    async def _tracked(self, verdict: Awaitable[None]) -> None:
+        task = asyncio.ensure_future(verdict)
+        self._verdicts.add(task)
+        task.add_done_callback(self._verdicts.discard)
+        await task
+
+    async def _await_verdicts(self) -> None:
+        await asyncio.sleep(0)
+        while self._verdicts:
+            await asyncio.wait(set(self._verdicts))
+            await asyncio.sleep(0)
+
+    def _stop_hopeless(self, ticket: Ticket, attempt: int, samples: Sequence[asyncio.Task[Rollout]]) -> None:
+        finished = [t.result() for t in samples if t.done() and not t.cancelled() and t.exception() is None]
+        missing = len(samples) - len(finished)
+        if not missing or not any(_hopeless(f, [r.score for r in finished], missing) for f in self.filters):
+            return
+        for index, task in enumerate(samples):
+            if not task.done():
+                self.backend.abort(request_id(ticket, index, attempt))
+
+    def _end_of_draw(self, result: StepRollouts, count: int, *, out_of_budget: bool) -> None:
+        if not out_of_budget and result.admitted:
+            return
+        rates: dict[str, list[float]] = {}
+        for group in result.groups:
+            rates.setdefault(group.ticket.domain, []).extend(float(s) for s in group.scores)
+        reasons = Counter(reason for _, reason in result.dropped)
+        why = ", ".join(f"{n} {reason}" for reason, n in reasons.most_common()) or "the data have ended"
+        domains = "; ".join(
+            f"domain '{name}' {_difficulty(sum(v) / len(v))} (pass rate {sum(v) / len(v):.2f})" if v else
+            f"domain '{name}' has no scored rollout"
+            for name, v in sorted(rates.items())
+        )
+        raise StarvationError(
+            f"drew {result.drawn} prompts for {count} groups, {len(result.admitted)} admitted ({why}): "
+            f"{domains or 'no domain has prompts left'}. Change the data or the filters, raise batch.group_size, or "
+            "raise rollout.max_draws."
+        )
+
+
+def first_leaf(failures: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The first error inside nested exception groups: what the person running this wants to read."""
+    error: BaseException = failures
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+def _hopeless(rule: Filter, scores: Sequence[float | None], missing: int) -> bool:
+    ask = getattr(rule, "hopeless", None)
+    return callable(ask) and ask(scores, missing) is not None
+
+
+def _difficulty(rate: float) -> str:
+    if rate < 0.05:
+        return "is too hard"
+    return "is too easy" if rate > 0.95 else "has a usable pass rate"

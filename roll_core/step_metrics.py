@@ -1,0 +1,42 @@
+"""Metrics of one step's rollouts: lengths, truncation, admission, speed, time per stage."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+import numpy as np
+
+from roll_core.rollout.scheduler import StepRollouts
+
+
+def rollout_metrics(rollouts: StepRollouts, seconds: Mapping[str, float]) -> dict[str, float]:
+    """Flat metrics of a step.
+
+    Args:
+        rollouts: all groups of the step.
+        seconds: wall-clock seconds per stage.
+
+    Returns:
+        `rollout/*` (tokens, shares, counts), `time/<stage>_s`, `time/step_s` and `time/rollout_tokens_per_s`.
+    """
+    every = [r for g in rollouts.groups for r in g.rollouts]
+    lengths = np.array([r.response_length for r in every] or [0])
+    step_s = sum(seconds.values())
+    metrics = {
+        "rollout/response_tokens_mean": float(lengths.mean()),
+        "rollout/response_tokens_max": float(lengths.max()),
+        "rollout/truncated_share": float(np.mean([r.is_truncated for r in every] or [0.0])),
+        "rollout/groups_drawn": float(rollouts.drawn),
+        "rollout/groups_admitted": float(len(rollouts.admitted)),
+        "rollout/rounds": float(rollouts.rounds),
+        "time/step_s": step_s,
+        "time/rollout_tokens_per_s": float(lengths.sum()) / max(1e-9, seconds.get("rollout", 0.0)),
+        "time/samples_per_s": len(every) / max(1e-9, step_s),
+    }
+    for reason, n in Counter(reason for _, reason in rollouts.dropped).items():
+        metrics[f"rollout/dropped_{reason}"] = float(n)
+    for name in sorted({r.ticket.domain for r in every}):
+        own = [r.response_length for r in every if r.ticket.domain == name]
+        metrics[f"rollout/response_tokens_mean/{name}"] = float(np.mean(own))
+    return metrics | {f"time/{stage}_s": value for stage, value in seconds.items()}

@@ -1,0 +1,98 @@
+"""Verifiers that misbehave on request: the response names what happens. Importable by worker processes."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import os
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from roll_core.types import Verdict
+
+
+class Faulty:
+    """Judges "right" and "wrong"; other responses name a fault."""
+
+    def verify(self, response: str, reference: Any, *, prompt=None, rollout=None, **options: Any) -> Any:
+        match response.split(":")[0]:
+            case "right":
+                return Verdict.correct(response)
+            case "wrong":
+                return Verdict.incorrect(response)
+            case "hang":
+                time.sleep(3600)
+            case "spin":  # holds the interpreter: no handler or thread of the worker could run
+                import re
+
+                re.match(r"(a+)+$", "a" * 64 + "b")
+            case "exit":
+                os._exit(3)
+            case "sysexit":
+                raise SystemExit(0)
+            case "segfault":
+                ctypes.string_at(0)
+            case "raise":
+                raise ValueError("no such thing")
+            case "nan":
+                return Verdict.correct(score=float("nan"))
+            case "float":
+                return float("nan")
+            case "none":
+                return None
+            case "memory":
+                return Verdict.correct(str(len(bytearray(64 << 30))))
+            case "child":
+                import subprocess
+
+                subprocess.Popen(["sleep", "3600"])
+                os._exit(4)
+            case "print":
+                print("x" * 10_000)
+                return Verdict.correct()
+            case "pid":
+                return Verdict.correct(str(os.getpid()))
+            case "prompt":
+                return Verdict.correct(f"{prompt.id} {rollout.index} {len(rollout.segments)} {options['mode']}")
+        return Verdict.invalid()
+
+
+class Slow:
+    """An async verifier."""
+
+    async def verify(self, response: str, reference: Any, *, prompt=None, rollout=None, **options: Any) -> Any:
+        match response:
+            case "hang":
+                await asyncio.sleep(3600)
+            case "stubborn":
+                try:
+                    await asyncio.sleep(3600)
+                except asyncio.CancelledError:
+                    await asyncio.sleep(1.0)
+            case "raise":
+                raise ConnectionError("judge is down")
+            case "float":
+                return 0.5
+        await asyncio.sleep(0.05)
+        return Verdict.correct(response)
+
+
+class NoVerify:
+    """Not a verifier."""
+
+
+@dataclass(frozen=True)
+class Spec:
+    """Builds the class of this module that it names."""
+
+    factory: str = "Faulty"
+    name: str = "faulty"
+    version: str = "1.2"
+
+    def build(self) -> Any:
+        if self.factory == "Broken":
+            raise ModuleNotFoundError("No module named 'sumpy'")
+        if self.factory == "Stuck":
+            time.sleep(3600)
+        return globals()[self.factory]()
