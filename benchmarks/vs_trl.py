@@ -24,7 +24,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from pathlib import Path
 from typing import Any
 
 PROMPTS, GROUP, NEW_TOKENS = 8, 8, 32
@@ -90,7 +89,9 @@ def run_trl(model: str, mode: str, steps: int, seed: int) -> None:
             record.step(rewards[-1])
 
     rows = questions(PROMPTS * steps, seed)
-    data = Dataset.from_list([{"prompt": [{"role": "user", "content": r["prompt"]}], "answer": r["answer"]} for r in rows])
+    data = Dataset.from_list(
+        [{"prompt": [{"role": "user", "content": r["prompt"]}], "answer": r["answer"]} for r in rows]
+    )
     with tempfile.TemporaryDirectory() as folder:
         config = GRPOConfig(
             output_dir=folder, per_device_train_batch_size=PROMPTS * GROUP, num_generations=GROUP, max_steps=steps,
@@ -184,7 +185,9 @@ def compare(args: argparse.Namespace, mode: str) -> tuple[float, float]:
                 print(f"    {stage} {value:.3f}")
     speed = [step_seconds(t) / step_seconds(o) for t, o in zip(runs["trl"], runs["ours"], strict=True)]
     memory = [o["peak_gib"] / t["peak_gib"] for t, o in zip(runs["trl"], runs["ours"], strict=True)]
-    print(f"{mode}: samples per second {statistics.median(speed):.2f} times TRL's, memory {statistics.median(memory):.2f}")
+    print(
+        f"{mode}: samples per second {statistics.median(speed):.2f} times TRL's, memory {statistics.median(memory):.2f}"
+    )
     return statistics.median(speed), statistics.median(memory)
 
 

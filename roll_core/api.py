@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import yaml
+
 from roll_core.assembly import CONFIG_FILE, RUN_FILE, Assembly
 from roll_core.checkpoint import Checkpoint
-from roll_core.config.load import LoadedConfig, load_config
+from roll_core.config.load import LoadedConfig, load_config, plain
 from roll_core.engine import Engine, RunResult
 from roll_core.errors import CheckpointError, ConfigError
 from roll_core.evaluation import DomainResult
@@ -19,7 +21,7 @@ from roll_core.report.plot import read_metrics, save_plot
 from roll_core.report.summary import summarise, write_summary
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,24 +55,17 @@ def train(config: Path | str | None = None, *overrides: str, overwrite: bool = F
     Raises:
         ConfigError: anything is wrong with the config, the data or the plugins; nothing has been loaded then.
     """
-    loaded, host = load_run(Path(config) if config is not None else None, overrides, sections)
+    loaded = load_config(Path(config) if config is not None else None, overrides, base=sections)
+    plugins = loaded.config.plugins
+    host = Host.discover(
+        blocked=plugins.blocked,
+        required=plugins.required,
+        rollfile=Path(plugins.rollfile) if plugins.rollfile is not None else None,
+        strict=loaded.config.strict,
+    )
+    assembly = Assembly(loaded, host)
     prepare_folder(loaded, overwrite=overwrite)
-    return run_to_end(Assembly(loaded, host))
-
-
-def load_run(
-    path: Path | None, overrides: Sequence[str], sections: Mapping[str, Any] | None = None, host: Host | None = None
-) -> tuple[LoadedConfig, Host]:
-    """Load a config and discover the plugins it allows."""
-    first = load_config(path, overrides, base=sections)
-    plugins = first.config.plugins
-    if host is None:
-        host = Host.discover(
-            blocked=plugins.blocked,
-            required=plugins.required,
-            rollfile=Path(plugins.rollfile) if plugins.rollfile else None,
-        )
-    return load_config(path, overrides, base=sections, host=host), host
+    return run_to_end(assembly)
 
 
 def prepare_folder(loaded: LoadedConfig, *, overwrite: bool) -> Path:
@@ -107,10 +102,9 @@ def write_run_files(assembly: Assembly, engine: Engine) -> None:
     """Record what ran: id, plugins and the resolved config."""
     run = engine.parts.run
     folder = run.folder
-    facts = {"run_id": run.run_id, "name": run.name, "plugins": dict(run.plugins), "resumable": assembly.loaded.is_plain}
+    facts = {"run_id": run.run_id, "name": run.name, "plugins": dict(run.plugins)}
     (folder / RUN_FILE).write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
-    if engine.step == 0:
-        (folder / CONFIG_FILE).write_text(assembly.loaded.as_yaml(), encoding="utf-8")
+    (folder / CONFIG_FILE).write_text(yaml.safe_dump(plain(assembly.loaded.raw), sort_keys=False), encoding="utf-8")
 
 
 def find_checkpoint(assembly: Assembly, step: int | None) -> Checkpoint:
@@ -123,7 +117,9 @@ def find_checkpoint(assembly: Assembly, step: int | None) -> Checkpoint:
     chosen = [c for c in found if step is None or c.step == step]
     if not chosen:
         have = ", ".join(str(c.step) for c in found) or "none"
-        raise CheckpointError(f"no checkpoint{'' if step is None else f' of step {step}'} in {assembly.checkpoints.folder}; have: {have}")
+        raise CheckpointError(
+            f"no checkpoint{'' if step is None else f' of step {step}'} in {assembly.checkpoints.folder}; have: {have}"
+        )
     return chosen[-1]
 
 
@@ -137,11 +133,11 @@ async def evaluate(assembly: Assembly, checkpoint: Checkpoint | None) -> dict[st
     if evaluator is None:
         raise ConfigError("no domain has eval_data, so there is nothing to evaluate (domains.<name>.eval_data)")
     try:
-        await assembly.scorer.start()
+        await assembly.verifiers.start()
         if checkpoint is not None:
             assembly.strategy.load(checkpoint.strategy_folder)
             assembly.backend.sync_weights(assembly.strategy.weight_source(), checkpoint.step)
         return await evaluator.run()
     finally:
-        await assembly.scorer.close()
+        await assembly.verifiers.close()
         await assembly.backend.close()

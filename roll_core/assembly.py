@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from roll_core.checkpoint import Checkpoint, CheckpointStore
+from roll_core.config.load import check_config, plain
 from roll_core.config.plan import BatchPlan
 from roll_core.config.resolve import resolve_algorithm, resolve_eval_data, resolve_sampling
 from roll_core.config.schema import ComponentRef, DataConfig, RunConfig
-from roll_core.config.validate import validate_components
 from roll_core.contracts import Mixer, RolloutBackend, RunInfo, Source, Tracker, TrainSetup, TrainStrategy
 from roll_core.credit import Credit, DomainAlgorithm, required_columns
 from roll_core.data import DomainStream, Draw, HeldOut, Ledger, PromptBuilder, keyed_seed
@@ -27,7 +27,7 @@ from roll_core.engine import Engine, Parts
 from roll_core.evaluation import Evaluator
 from roll_core.models import resolve_model
 from roll_core.rollout.scheduler import RolloutScheduler, SeedOf
-from roll_core.scoring import DomainScoring, Scorer, VerifierPool
+from roll_core.scoring import DomainScoring, RewardComponent, Scorer, VerifierPool
 from roll_core.types import Prompt, SamplingParams, Ticket
 
 if TYPE_CHECKING:
@@ -51,7 +51,8 @@ class Assembly:
     def __init__(self, loaded: LoadedConfig, host: Host) -> None:
         self.loaded = loaded
         self.host = host
-        validate_components(loaded.config, host)
+        self.plan: BatchPlan = check_config(loaded, host)
+        """The batch arithmetic."""
 
     @property
     def config(self) -> RunConfig:
@@ -70,6 +71,7 @@ class Assembly:
             ledger=self.ledger,
             scheduler=self._scheduler(),
             scorer=self.scorer,
+            verifiers=self.verifiers,
             credit=self.credit,
             strategy=self.strategy,
             backend=self.backend,
@@ -82,11 +84,6 @@ class Assembly:
         return Engine(parts, resume)
 
     # --- what was asked for ---
-
-    @cached_property
-    def plan(self) -> BatchPlan:
-        """The batch arithmetic."""
-        return BatchPlan.solve(self.config, self.host)
 
     @cached_property
     def algorithms(self) -> dict[str, DomainAlgorithm]:
@@ -181,22 +178,25 @@ class Assembly:
     # --- scoring and credit ---
 
     @cached_property
+    def verifiers(self) -> VerifierPool:
+        """The pool that runs every domain's verifier."""
+        specs = {
+            name: self.host.spec("verifiers", d.verifier.use, d.verifier.options, place=f"domains.{name}.verifier")
+            for name, d in self.config.domains.items()
+        }
+        return VerifierPool(specs, workers=self.config.scoring.workers, timeout_s=self.config.scoring.timeout_s)
+
+    @cached_property
     def scorer(self) -> Scorer:
         """Verdicts and rewards."""
         domains = {}
         for name, domain in self.config.domains.items():
-            place = f"domains.{name}"
             rewards = [
-                (self._name(ref), self._build("rewards", ref, f"{place}.rewards.{i}"), ref.weight)
+                RewardComponent(_name(ref), self._build("rewards", ref, f"domains.{name}.rewards.{i}"), ref.weight)
                 for i, ref in enumerate(domain.rewards)
             ]
-            verifier = self.host.spec("verifiers", domain.verifier.use, domain.verifier.options)
-            domains[name] = DomainScoring(verifier=verifier, rewards=rewards)
-        scoring = self.config.scoring
-        pool = VerifierPool(
-            {name: d.verifier for name, d in domains.items()}, workers=scoring.workers, timeout_s=scoring.timeout_s
-        )
-        return Scorer(domains, pool, alarm_rate=scoring.alarm_rate)
+            domains[name] = DomainScoring(name, rewards)
+        return Scorer(domains, self.verifiers, alarm_rate=self.config.scoring.alarm_rate)
 
     @cached_property
     def credit(self) -> Credit:
@@ -216,17 +216,15 @@ class Assembly:
     def strategy(self) -> TrainStrategy:
         """Trains the policy."""
         config, flow = self.config, self.flow
-        reference = resolve_model(config.model.reference, self.host, place="model.reference") if config.model.reference else self.model_folder
-        critic = resolve_model(config.critic.path, self.host, place="critic.path") if config.critic.path else self.model_folder
         setup = TrainSetup(
             model=self.model_folder,
             optim=config.train.optim,
             total_steps=self.plan.total_updates,
             seed=config.seed,
             lora=config.model.lora,
-            reference=reference if flow.needs_reference else None,
+            reference=self._model(config.model.reference, "model.reference") if flow.needs_reference else None,
             teachers={name: resolve_model(name, self.host, place="teacher") for name in sorted(flow.teachers)},
-            critic=critic if flow.needs_critic else None,
+            critic=self._model(config.critic.path, "critic.path") if flow.needs_critic else None,
             critic_optim=config.critic.optim if flow.needs_critic else None,
         )
         strategy: TrainStrategy = self._build("train_strategies", config.train.strategy, "train.strategy", setup=setup)
@@ -264,6 +262,9 @@ class Assembly:
         """Token ids to text, special tokens left out."""
         text: str = self.tokenizer.decode(list(token_ids), skip_special_tokens=True)
         return text
+
+    def _model(self, name: str | None, place: str) -> Path:
+        return resolve_model(name, self.host, place=place) if name else self.model_folder
 
     def _scheduler(self) -> RolloutScheduler:
         config = self.config
@@ -330,12 +331,12 @@ class Assembly:
             run_id=known.get("run_id") or uuid.uuid4().hex[:12],
             name=self.config.name,
             folder=folder,
-            config=self.loaded.as_data(),
+            config=plain(self.config.model_dump()),
             plugins=self.host.manifest(),
             resumed_from=resume.step if resume is not None else None,
             total_steps=self.config.steps,
         )
 
-    @staticmethod
-    def _name(ref: ComponentRef) -> str:
-        return ref.use if isinstance(ref.use, str) else getattr(ref.use, "__name__", type(ref.use).__name__)
+
+def _name(ref: ComponentRef) -> str:
+    return ref.use if isinstance(ref.use, str) else getattr(ref.use, "__name__", type(ref.use).__name__)

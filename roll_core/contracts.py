@@ -14,10 +14,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from pydantic import Field
-
+from roll_core.settings import LoraSettings as LoraSettings
+from roll_core.settings import OptimSettings as OptimSettings
+from roll_core.settings import TrainSetup as TrainSetup
 from roll_core.types import (
     AdvantageInputs,
     Advantages,
@@ -177,7 +178,7 @@ class Environment(Protocol):
 
     def step(self, action: str) -> StepResult | Awaitable[StepResult]: ...
 
-    def close(self) -> None | Awaitable[None]: ...
+    def close(self) -> Awaitable[None] | None: ...
 
 
 # --- algorithms -------------------------------------------------------------------------------------------------------
@@ -272,57 +273,6 @@ class MiniBatch:
     terms: tuple[Term, ...]
 
 
-# --- settings that cross the boundary to a strategy ------------------------------------------------------------------
-
-_STRICT: dict[str, Any] = {"extra": "forbid"}
-
-
-@dataclass(frozen=True, slots=True)
-class OptimSettings:
-    """AdamW and its schedule. Steps are optimiser steps."""
-
-    lr: Annotated[float, Field(ge=0)] = 1e-6
-    betas: tuple[float, float] = (0.9, 0.99)
-    eps: Annotated[float, Field(gt=0)] = 1e-8
-    weight_decay: Annotated[float, Field(ge=0)] = 0.0
-    clip_norm: Annotated[float, Field(ge=0)] = 1.0
-    """Largest gradient norm; 0 switches clipping off."""
-    schedule: Literal["constant", "linear", "cosine"] = "constant"
-    warmup_steps: Annotated[int, Field(ge=0)] = 0
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = _STRICT
-
-
-@dataclass(frozen=True, slots=True)
-class LoraSettings:
-    """Low-rank adapters in place of full fine-tuning (Hu et al. 2021, arXiv:2106.09685)."""
-
-    rank: Annotated[int, Field(ge=1)] = 16
-    alpha: Annotated[float, Field(gt=0)] = 32.0
-    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    targets: str | tuple[str, ...] = "all-linear"
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = _STRICT
-
-
-@dataclass(frozen=True, slots=True)
-class TrainSetup:
-    """What a train strategy is built from, beside its own options."""
-
-    model: Path
-    optim: OptimSettings
-    total_steps: int
-    """Optimiser steps of the whole run, for the schedule."""
-    seed: int = 0
-    lora: LoraSettings | None = None
-    reference: Path | None = None
-    """Frozen reference model; None when nothing reads `ref_logprobs`."""
-    teachers: Mapping[str, Path] = field(default_factory=dict)
-    critic: Path | None = None
-    """Where the critic starts from; None when nothing reads `values`."""
-    critic_optim: OptimSettings | None = None
-
-
 # --- engines ----------------------------------------------------------------------------------------------------------
 
 
@@ -376,7 +326,8 @@ class TrainStrategy(Protocol):
 
     def compute(self, batch: Batch, columns: frozenset[str]) -> dict[str, FloatArray]:
         """Forward passes without gradient: token columns [N] out of `old_logprobs`, `ref_logprobs`, `values`,
-        `entropy`, `logprobs@<model>`."""
+        `entropy`, `logprobs@<model>`.
+        """
         ...
 
     def update(self, batch: Batch, mini_batches: Sequence[MiniBatch]) -> dict[str, float]:

@@ -19,6 +19,7 @@ import numpy as np
 from roll_core.checkpoint import Checkpoint, CheckpointStore
 from roll_core.config.schema import RunConfig
 from roll_core.contracts import MiniBatch, Mixer, RolloutBackend, RunInfo, Tracker, TrainStrategy
+from roll_core.credit import greedy_rewards
 from roll_core.dataflow import Dataflow
 from roll_core.errors import CheckpointError, ConfigError, StarvationError
 from roll_core.evaluation import DomainResult, Evaluator, metrics_of
@@ -70,14 +71,20 @@ class BooksOfRun(Stateful, Protocol):
     def close(self, step: int, target: Mapping[str, float]) -> MixReport: ...
 
 
-class ScoringRoom(Protocol):
-    """What the engine needs of the scoring room."""
+class Workers(Protocol):
+    """Processes that live as long as the run."""
 
     async def start(self) -> None: ...
 
+    async def close(self) -> None: ...
+
+
+class ScoringRoom(Protocol):
+    """What the engine needs of the scoring room."""
+
     def statistics(self, groups: Sequence[RolloutGroup]) -> dict[str, float]: ...
 
-    async def close(self) -> None: ...
+    def alarms(self, groups: Sequence[RolloutGroup]) -> list[str]: ...
 
 
 class Observers(Protocol):
@@ -98,6 +105,7 @@ class Parts:
     ledger: BooksOfRun
     scheduler: RolloutScheduler
     scorer: ScoringRoom
+    verifiers: Workers
     credit: CreditRoom
     strategy: TrainStrategy
     backend: RolloutBackend
@@ -145,7 +153,7 @@ class Engine:
     async def _run(self) -> RunResult:
         parts, status = self.parts, "failed"
         try:
-            await parts.scorer.start()
+            await parts.verifiers.start()
             for tracker in parts.trackers:
                 tracker.start(parts.run)
             parts.observers.notify("roll_on_run_start", run=parts.run)
@@ -160,7 +168,7 @@ class Engine:
             for tracker in parts.trackers:
                 self._guarded(tracker, lambda t: t.finish(status))
             parts.observers.notify("roll_on_run_end", status=status)
-            await parts.scorer.close()
+            await parts.verifiers.close()
             await parts.backend.close()
             parts.strategy.close()
         return self.result
@@ -194,6 +202,8 @@ class Engine:
         with seconds("rollout"):
             rollouts = await parts.scheduler.collect(self.step, parts.config.batch.prompts)
         parts.observers.notify("roll_on_groups_scored", step=self.step, groups=rollouts.groups)
+        for alarm in parts.scorer.alarms(rollouts.groups):
+            logger.warning("step %d: %s", self.step, alarm)
         with seconds("columns"):
             parts.credit.shape_rewards(rollouts.admitted)
             batch = self._batch(rollouts.admitted)
@@ -213,9 +223,7 @@ class Engine:
         batch = batch_of(groups, tuple(parts.config.domains))
         batch.sampling = dict(parts.scheduler.sampling)
         if parts.flow.needs_greedy:
-            rewards = [g.greedy.reward if g.greedy else 0.0 for g in sorted(groups, key=lambda g: g.ticket.id)]
-            spec = ColumnSpec("greedy_rewards", "float32", "rollout")
-            batch.add("greedy_rewards", np.asarray(rewards, np.float32)[batch.rollout_group], spec)
+            batch.add("greedy_rewards", greedy_rewards(groups), ColumnSpec("greedy_rewards", "float32", "rollout"))
         if parts.flow.strategy_columns:
             for name, values in parts.strategy.compute(batch, parts.flow.strategy_columns).items():
                 batch.add(name, values)
@@ -295,7 +303,9 @@ class Engine:
         if state.get("version") != STATE_VERSION:
             raise CheckpointError(f"{checkpoint.folder} has state version {state.get('version')}, need {STATE_VERSION}")
         if state["seed"] != self.parts.config.seed:
-            raise ConfigError(f"the checkpoint was made with seed {state['seed']}, the config says {self.parts.config.seed}")
+            raise ConfigError(
+                f"the checkpoint was made with seed {state['seed']}, the config says {self.parts.config.seed}"
+            )
         self.step = self.result.steps = int(state["step"])
         self.parts.draw.load_state_dict(state["draw"])
         self.parts.ledger.load_state_dict(state["ledger"])
@@ -322,4 +332,3 @@ class _Stopwatch:
         started = time.perf_counter()
         yield
         self.times[stage] = self.times.get(stage, 0.0) + time.perf_counter() - started
-

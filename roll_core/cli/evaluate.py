@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from roll_core.cli.context import host_for
+from roll_core.cli.session import assemble, assemble_run
 
 
 @click.command("eval")
@@ -17,30 +17,22 @@ from roll_core.cli.context import host_for
 @click.option("--checkpoint", "step", type=int, help="Step of a run's checkpoint; the newest when left out.")
 @click.option("--start", is_flag=True, help="Evaluate a run's start model instead of a checkpoint.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.pass_context
-def evaluate(
-    context: click.Context, target: Path, overrides: tuple[str, ...], step: int | None, start: bool, as_json: bool
-) -> None:
+def evaluate(target: Path, overrides: tuple[str, ...], *, step: int | None, start: bool, as_json: bool) -> None:
     """Evaluate TARGET on its held-out sets, greedily and sampled, with pass@k when eval.samples is above 1.
 
     TARGET is a config file (its model as it is) or a run's folder (its newest checkpoint).
     """
+    assembly = assemble_run(target, overrides) if target.is_dir() else assemble(target, overrides)
     from rich.console import Console
 
     from roll_core.api import evaluate as run_evaluation
-    from roll_core.api import find_checkpoint, load_run
-    from roll_core.assembly import CONFIG_FILE, Assembly
+    from roll_core.api import find_checkpoint
     from roll_core.report.summary import evaluation_table
 
-    is_run = target.is_dir()
-    config = target / CONFIG_FILE if is_run else target
-    given = (f"folder={target}", *overrides) if is_run else overrides
-    loaded, host = load_run(config, given, host=host_for(context, config, given))
-    assembly = Assembly(loaded, host)
-    checkpoint = find_checkpoint(assembly, step) if is_run and not start else None
+    checkpoint = find_checkpoint(assembly, step) if target.is_dir() and not start else None
     results = asyncio.run(run_evaluation(assembly, checkpoint))
     if as_json:
         click.echo(json.dumps({name: r.as_dict() for name, r in results.items()}, indent=2))
         return
     what = f"step {checkpoint.step}" if checkpoint else "start"
-    Console().print(evaluation_table(results, f"{loaded.config.name}, {what}"))
+    Console().print(evaluation_table(results, f"{assembly.config.name}, {what}"))

@@ -75,7 +75,9 @@ def _show(console: Any, rows: list[dict[str, Any]], total: int) -> None:
         reward = "-" if row["reward"] is None else f"{row['reward']:.3f}"
         parts = ", ".join(f"{r['component']} {r['weight']:g} x {r['value']:.3g}" for r in row["rewards"])
         why = " ".join(filter(None, (row["detail"], row["reason"])))
-        console.rule(f"step {row['step']} · {escape(row['domain'])} · {escape(row['prompt_id'])} · sample {row['sample']}")
+        console.rule(
+            f"step {row['step']} · {escape(row['domain'])} · {escape(row['prompt_id'])} · sample {row['sample']}"
+        )
         console.print(f"[dim]{escape(row['prompt'])}[/dim]")
         console.print(escape(row["response"]))
         console.print(

@@ -126,9 +126,7 @@ def check_object(kind: str, use: Any, options: Mapping[str, Any], place: str) ->
     if lacks:
         raise ConfigError(f"{label}{where} lacks {', '.join(lacks)}, which its kind needs; got {use!r:.200}")
     if options:
-        raise ConfigError(
-            f"{label}{where} is an object already and takes no options, got: {', '.join(sorted(options))}"
-        )
+        raise ConfigError(f"{label}{where} is an object already, it takes no options: {', '.join(sorted(options))}")
     return use
 
 

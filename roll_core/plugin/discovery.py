@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.metadata
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -127,19 +127,11 @@ def _describe(distribution: importlib.metadata.Distribution | None) -> tuple[str
 
 
 def _field(distribution: importlib.metadata.Distribution | None, key: str) -> str:
+    """One field of the metadata; empty when it, or the whole file, is missing."""
     if distribution is None:
         return ""
     try:
-        return next(_values(distribution, key), "")
-    except (
-        AttributeError,
-        KeyError,
-        OSError,
-        TypeError,
-        ValueError,
-    ):  # what damaged metadata raises, by Python version
+        values = distribution.metadata.get_all(key)
+    except (AttributeError, KeyError, OSError, TypeError, ValueError):  # what a missing file raises varies by version
         return ""
-
-
-def _values(distribution: importlib.metadata.Distribution, key: str) -> Iterator[str]:
-    yield from distribution.metadata.get_all(key) or ()
+    return str(values[0]) if values else ""

@@ -69,7 +69,8 @@ class Host:
             rollfile: a Python file to load as plugin `rollfile`.
             extra: modules or objects with hook implementations.
             strict: raise where an observing hook fails.
-            enforce: False leaves failures of required plugins to the records (for listing).
+            enforce: False leaves every failure to the records (for listing); True logs failures and raises those of
+                required plugins.
 
         Raises:
             PluginError: an essential plugin is blocked or failed, a required one is missing, blocked or failed, or
@@ -85,8 +86,12 @@ class Host:
             host._load(candidate)
         for candidate in found:
             if candidate not in wanted:
-                host._add(replace(_record(candidate, "blocked"), name=host._free_name(candidate)))
+                name = host._free_name(candidate)
+                host._records[name] = replace(_record(candidate, "blocked"), name=name)
         if enforce:
+            for record in host._records.values():
+                if record.state == "failed":
+                    _log.warning("plugin '%s' failed to load: %s", record.name, record.error)
             host._enforce([*required, *([ROLLFILE] if rollfile is not None else [])])
         return host
 
@@ -201,7 +206,7 @@ class Host:
                 continue
             try:
                 function(**kwargs)
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001  # counted, logged, and raised under strict
                 self.observer_errors[name] += 1
                 _log.exception("hook %s of plugin '%s' failed", hook, name)
                 if first is None:
@@ -236,7 +241,8 @@ class Host:
     def _load(self, candidate: Candidate) -> PluginRecord:
         """Load one plugin; a failure of any sort ends in its record."""
         start = time.perf_counter()
-        origin, found, plugin = candidate.origin, [], None
+        origin, plugin = candidate.origin, None
+        found: list[tuple[str, Component]] = []
         name = self._free_name(candidate)
         try:
             if name != candidate.name:
@@ -262,7 +268,7 @@ class Host:
             record = replace(_record(candidate, "loaded", origin), observes=observed(self._manager, plugin))
         names = tuple((kind, component.name) for kind, component in found)
         record = replace(record, name=name, components=names, seconds=time.perf_counter() - start)
-        self._add(record)
+        self._records[name] = record
         if record.state == "loaded":
             for kwargs in self._configured:
                 self._call("roll_configure", kwargs, only=name)
@@ -274,11 +280,6 @@ class Host:
             count += 1
             name = f"{candidate.name}@{candidate.distribution or candidate.origin}" + (f"#{count}" if count > 2 else "")
         return name
-
-    def _add(self, record: PluginRecord) -> None:
-        self._records[record.name] = record
-        if record.state == "failed":
-            _log.warning("plugin '%s' failed to load: %s", record.name, record.error)
 
     def _enforce(self, required: Sequence[str]) -> None:
         wanted = [(r.name, [r]) for r in self._records.values() if r.essential]

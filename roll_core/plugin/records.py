@@ -69,7 +69,7 @@ class PluginRecord:
 
 
 def means(wanted: str, name: str, distribution: str) -> bool:
-    """Whether `wanted` is a plugin's name, or a spelling of its distribution's (case and runs of `-_.` do not matter)."""
+    """Whether `wanted` is a plugin's name, or a spelling of its distribution's (case and `-_.` do not matter)."""
     return wanted == name or (bool(distribution) and _normal(wanted) == _normal(distribution))
 
 
@@ -81,9 +81,7 @@ def describe_failure(error: BaseException, prefer: str = "") -> str:
         prefer: path of the plugin's own file; the deepest frame in it is named rather than one in a library.
     """
     said = error.msg if isinstance(error, SyntaxError) else str(error)
-    text = (
-        said if isinstance(error, PluginError) else f"{type(error).__name__}: {said}" if said else type(error).__name__
-    )
+    text = said if isinstance(error, PluginError) else f"{type(error).__name__}: {said}".removesuffix(": ")
     where = _where(error, prefer)
     return f"{text} ({where})" if where and where not in text else text
 

@@ -50,7 +50,7 @@ def find(offers: Sequence[Offer], records: Mapping[str, PluginRecord], kind: str
             f"{SINGULAR[kind]} '{name}'{where} is offered by {len(matches)} plugins: {', '.join(names)}; "
             "write one of these instead"
         )
-    raise _missing(offers, records, kind, owner, bare, place)
+    raise _missing(offers, records, kind, (owner, bare), place)
 
 
 def _owned(offer: Offer, owner: str, records: Mapping[str, PluginRecord]) -> bool:
@@ -58,8 +58,9 @@ def _owned(offer: Offer, owner: str, records: Mapping[str, PluginRecord]) -> boo
 
 
 def _missing(
-    offers: Sequence[Offer], records: Mapping[str, PluginRecord], kind: str, owner: str, bare: str, place: str
+    offers: Sequence[Offer], records: Mapping[str, PluginRecord], kind: str, asked: tuple[str, str], place: str
 ) -> ConfigError | PluginError:
+    owner, bare = asked
     what, where = SINGULAR[kind], f" ({place})" if place else ""
     absent = [r for r in records.values() if r.state != "loaded"]
     for record in absent:
@@ -89,8 +90,6 @@ def _absent(records: Iterable[PluginRecord]) -> str:
 
 
 def _why(record: PluginRecord) -> str:
-    return (
-        f"failed to load: {record.error}"
-        if record.state == "failed"
-        else "is blocked (by ROLL_PLUGINS, --plugin no:NAME or plugins.blocked)"
-    )
+    if record.state == "failed":
+        return f"failed to load: {record.error}"
+    return "is blocked (by ROLL_PLUGINS, --plugin no:NAME or plugins.blocked)"

@@ -71,7 +71,7 @@ def load_verifier(name: str, /, **config: Any) -> LoadedVerifier:
     """Load an installed verifier by name.
 
         judge = load_verifier("math")
-        judge("so it is \\\\boxed{4}", "4").score
+        judge("the answer is 4", "4").score
 
     Plugins are discovered once per process, and again when `ROLL_PLUGINS` changes.
 

@@ -157,10 +157,8 @@ class RolloutScheduler:
                     task.add_done_callback(lambda _: self._stop_hopeless(ticket, attempt, samples))
             greedy = tasks.create_task(sample(-1, sampling.greedy())) if self.greedy else None
         group.rollouts = [task.result() for task in samples]
+        group.greedy = greedy.result() if greedy is not None else None
         self.scoring.compose(group)
-        if greedy is not None:
-            group.greedy = greedy.result()
-            self.scoring.compose(RolloutGroup(ticket, prompt, [group.greedy]))
         self.books.score(ticket.id, attempt)
         if self.on_group is not None:
             self.on_group(group)
@@ -214,8 +212,9 @@ class RolloutScheduler:
         reasons = Counter(reason for _, reason in result.dropped)
         why = ", ".join(f"{n} {reason}" for reason, n in reasons.most_common()) or "the data have ended"
         domains = "; ".join(
-            f"domain '{name}' {_difficulty(sum(v) / len(v))} (pass rate {sum(v) / len(v):.2f})" if v else
-            f"domain '{name}' has no scored rollout"
+            f"domain '{name}' {_difficulty(sum(v) / len(v))} (pass rate {sum(v) / len(v):.2f})"
+            if v
+            else f"domain '{name}' has no scored rollout"
             for name, v in sorted(rates.items())
         )
         raise StarvationError(

@@ -13,6 +13,7 @@ import importlib
 import importlib.util
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 from roll_core.errors import PluginError
@@ -27,16 +28,16 @@ Pair = tuple[str, Any]
 class Cases:
     """What every kind understands."""
 
-    options: Mapping[str, Any] | Callable[[], Mapping[str, Any]] = field(default_factory=dict)
-    """Options the component is built with; a function when they have to be made first (a file, say)."""
+    options: Mapping[str, Any] | Callable[[Path], Mapping[str, Any]] = field(default_factory=dict)
+    """Options the component is built with; or a function that makes them (a file, say) in an empty folder."""
     context: Mapping[str, Any] = field(default_factory=dict)
     """What the engine would supply (`contracts.CONTEXT`), where the kit's own choice does not fit."""
     expected_failures: Mapping[str, str] = field(default_factory=dict)
     """Names of checks that this component cannot pass, each with the reason. One that passes anyway is a failure."""
 
-    def resolve_options(self) -> dict[str, Any]:
-        """The options as a fresh dictionary."""
-        return dict(self.options() if callable(self.options) else self.options)
+    def resolve_options(self, folder: Path) -> dict[str, Any]:
+        """The options as a fresh dictionary; what they need is made in `folder`."""
+        return dict(self.options(folder) if callable(self.options) else self.options)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

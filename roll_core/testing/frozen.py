@@ -61,7 +61,8 @@ def slopes(fn: Callable[[Tensor], Tensor], point: Tensor, step: float) -> tuple[
             x[shift] += distance
         x.requires_grad_()
         with freezer:
-            return float(fn(x))
+            result = fn(x)
+        return float(result.detach())
 
     middle = value(None, 0.0)
     left, right = torch.zeros_like(point.detach()), torch.zeros_like(point.detach())

@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib.util
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 from unittest import SkipTest
@@ -26,7 +26,7 @@ Outcome = Literal["passed", "failed", "skipped", "expected_failure"]
 C = TypeVar("C", bound=Cases)
 
 
-class CheckFailed(AssertionError):
+class CheckFailed(AssertionError):  # noqa: N818  # reads as the finding it is
     """A component lacks a property; the message says which, how it showed, and what to do."""
 
 
@@ -47,7 +47,7 @@ class Subject:
     options: Mapping[str, Any]
     cases: Cases | None
     folder: Path
-    """An empty scratch folder, removed after the check."""
+    """A scratch folder, removed after the check."""
 
     def build(self, **context: Any) -> Any:
         """Build the component from its options.
@@ -84,6 +84,9 @@ class Subject:
         return self.cases
 
 
+CheckFunction = Callable[[Subject], None]
+
+
 @dataclass(frozen=True, slots=True)
 class Check:
     """One property of one kind of component."""
@@ -91,22 +94,10 @@ class Check:
     name: str
     kind: str
     description: str
-    fn: Callable[[Subject], None]
+    fn: CheckFunction
     needs: frozenset[str] = frozenset()
     """Packages without which the check is skipped."""
 
-    def run(self, subject: Subject) -> None:
-        """Run the check in a fresh scratch folder.
-
-        Raises:
-            CheckFailed: the property does not hold.
-            CheckSkipped: it cannot be tested here.
-        """
-        absent = sorted(name for name in self.needs if importlib.util.find_spec(name) is None)
-        if absent:
-            raise CheckSkipped(f"needs {', '.join(absent)}: install roll-core[train]")
-        with tempfile.TemporaryDirectory(prefix="roll-check-", ignore_cleanup_errors=True) as folder:
-            self.fn(replace(subject, folder=Path(folder)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,12 +118,10 @@ ANY_KIND = "*"
 """Kind of the checks that hold for every component."""
 
 
-def check(
-    kind: str, *, needs: tuple[str, ...] = ()
-) -> Callable[[Callable[[Subject], None]], Callable[[Subject], None]]:
+def check(kind: str, *, needs: tuple[str, ...] = ()) -> Callable[[CheckFunction], CheckFunction]:
     """Register a function as a check: its name is the check's, the first line of its docstring the description."""
 
-    def register(fn: Callable[[Subject], None]) -> Callable[[Subject], None]:
+    def register(fn: CheckFunction) -> CheckFunction:
         description = (fn.__doc__ or "").strip().partition("\n")[0].rstrip(".")
         _REGISTRY.setdefault(kind, {})[fn.__name__] = Check(fn.__name__, kind, description, fn, frozenset(needs))
         return fn
@@ -157,25 +146,41 @@ class BoundCheck:
     """A check together with the component it is to be run on; call it to run it."""
 
     check: Check
-    subject: Subject
+    component: Component
+    kind: str
+    options: Mapping[str, Any] | None
+    """Options to build it with; None takes those of the cases."""
+    cases: Cases | None
     expected_failure: str = ""
     """Why this component cannot pass; empty when it must."""
 
     @property
     def id(self) -> str:
         """kind/component/check."""
-        return f"{self.subject.kind}/{self.subject.component.name}/{self.check.name}"
+        return f"{self.kind}/{self.component.name}/{self.check.name}"
 
     def __call__(self) -> None:
-        """Run the check, whatever is expected of it."""
-        self.check.run(self.subject)
+        """Run the check in a scratch folder of its own, whatever is expected of it.
+
+        Raises:
+            CheckFailed: the property does not hold.
+            CheckSkipped: it cannot be tested here.
+        """
+        absent = sorted(name for name in self.check.needs if importlib.util.find_spec(name) is None)
+        if absent:
+            raise CheckSkipped(f"needs {', '.join(absent)}: install roll-core[train]")
+        with tempfile.TemporaryDirectory(prefix="roll-check-", ignore_cleanup_errors=True) as name:
+            folder = Path(name)
+            options = self.options
+            if options is None:
+                options = self.cases.resolve_options(folder) if self.cases is not None else {}
+            self.check.fn(Subject(self.component, self.kind, options, self.cases, folder))
 
     def result(self) -> CheckResult:
         """Run the check and report; an exception of the component is a failure of the check."""
 
         def report(outcome: Outcome, reason: str = "", *, lacks_cases: bool = False) -> CheckResult:
-            name = self.subject.component.name
-            return CheckResult(self.check.name, self.subject.kind, name, outcome, reason, lacks_cases)
+            return CheckResult(self.check.name, self.kind, self.component.name, outcome, reason, lacks_cases)
 
         try:
             self()
@@ -212,8 +217,6 @@ def bind_checks(
         ConfigError: an expected failure has no reason, or names no check.
     """
     cases = find_cases(kind, component) if cases is None else cases
-    if options is None:
-        options = cases.resolve_options() if cases is not None else {}
     expected = {**(cases.expected_failures if cases is not None else {}), **(expected_failures or {})}
     checks = checks_for(kind)
     for name, reason in expected.items():
@@ -221,8 +224,7 @@ def bind_checks(
             raise unknown_name(f"check of {kind}", name, [c.name for c in checks], "expected_failures")
         if not reason:
             raise ConfigError(f"expected failure '{name}' of component '{component.name}' needs a reason")
-    subject = Subject(component, kind, options, cases, Path())
-    return tuple(BoundCheck(c, subject, expected.get(c.name, "")) for c in checks)
+    return tuple(BoundCheck(c, component, kind, options, cases, expected.get(c.name, "")) for c in checks)
 
 
 def check_component(

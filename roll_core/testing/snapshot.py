@@ -14,17 +14,14 @@ def snapshot(value: Any) -> Any:
 
     Descends into dataclasses, mappings, sequences, numpy arrays and torch tensors.
     """
+    if hasattr(value, "detach"):
+        value = value.detach().cpu().numpy()
+    if isinstance(value, np.ndarray):
+        return (str(value.dtype), value.shape, value.tobytes())
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = dataclasses.fields(value)
-        return (type(value).__name__, *((f.name, snapshot(getattr(value, f.name))) for f in fields))
+        value = {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
     if isinstance(value, Mapping):
         return tuple((key, snapshot(item)) for key, item in value.items())
     if isinstance(value, list | tuple):
         return tuple(snapshot(item) for item in value)
-    if isinstance(value, np.ndarray):
-        return (str(value.dtype), value.shape, value.tobytes())
-    if hasattr(value, "detach"):
-        return snapshot(value.detach().cpu().numpy())
-    if isinstance(value, float):
-        return float.hex(value)
-    return value
+    return float.hex(value) if isinstance(value, float) else value

@@ -157,7 +157,7 @@ def test_a_domain_may_be_added_to_a_state_but_not_removed():
         ({"weights": {"a": 1.0, "b": 1.0, "c": -0.5}}, r"mixer\.weights\.c is -0\.5"),
         ({"weights": {"a": 1.0, "b": 1.0, "c": math.nan}}, r"mixer\.weights\.c is nan"),
         ({"weights": {"a": 0.0, "b": 0.0, "c": 0.0}}, r"all weights are 0"),
-        ({"weights": dict.fromkeys("abc", 1.0), "temperature": 1.0}, r"one of weights, temperature, schedule"),
+        ({"weights": dict.fromkeys("abc", 1.0), "temperature": 1.0}, r"one of weights, temperature and schedule"),
         ({"temperature": 0.0}, r"mixer\.temperature is 0\.0"),
         ({"temperature": math.nan}, r"must be above 0"),
         ({"schedule": []}, r"schedule is empty"),

@@ -48,11 +48,10 @@ class InformativeGroups:
         known = [score for score in scores if score is not None]
         if len(known) + missing < 2:
             return TOO_FEW
-        if missing >= 2 or not known:
+        if missing >= 2:
             return None
         low, high = min(known), max(known)
-        reach = max(high, 1.0) - min(low, 0.0) if missing == 0 else max(high - low, 1.0 - low, high)
-        spread = high - low if missing == 0 else reach
+        spread = high - low if missing == 0 else max(high - low, 1.0 - low, high)
         return self._name(low, high) if spread <= self.tolerance else None
 
     def _name(self, low: float, high: float) -> str:

@@ -29,7 +29,7 @@ class PassRate:
     Raises:
         ConfigError: not 0 <= low <= high <= 1.
 
-    Source: the offline and online difficulty filters of Kimi k1.5 (arXiv:2501.12599) and POLARIS.
+    Source: Cui et al. 2025, arXiv:2502.01456 (PRIME, online prompt filtering).
     Deviates: none.
     """
 

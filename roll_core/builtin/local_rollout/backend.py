@@ -7,10 +7,11 @@ thread of its own, so that the loop stays free for verifiers and environments. T
 from __future__ import annotations
 
 import asyncio
-import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+
+import torch
 
 from roll_core.builtin.local_rollout.cache import SlotStore
 from roll_core.builtin.local_rollout.engine import DecodeEngine
@@ -21,8 +22,6 @@ from roll_core.builtin.local_rollout.weights import WeightSink
 from roll_core.contracts import WeightSource
 from roll_core.errors import BackendError
 from roll_core.types import Completion, GenerateRequest
-
-_log = logging.getLogger(__name__)
 
 _QUIET_TURNS = 3
 """Turns of the event loop without a new request after which a step begins."""
@@ -73,6 +72,9 @@ class LocalRolloutBackend:
         self._barrier: Callable[[], Awaitable[None]] | None = None
         self._task: asyncio.Task[None] | None = None
         self._failure: BackendError | None = None
+        """What went wrong while nobody was waiting; the next call hears of it."""
+        self._torn: BackendError | None = None
+        """Why the weights are half new, if they are."""
         self._is_closed = False
 
     @property
@@ -128,18 +130,33 @@ class LocalRolloutBackend:
 
     async def close(self) -> None:
         """Fail what is running and free the thread. Closing twice is allowed."""
+        if self._is_closed:
+            return
         self._is_closed = True
+        self._fail_pending(BackendError("the rollout backend was closed"))
         task, self._task = self._task, None
         if task is not None and not task.done() and task.get_loop() is asyncio.get_running_loop():
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
-        self._fail_pending(BackendError("the rollout backend was closed"))
         self._executor.shutdown(wait=True)
 
+    def _step(self, fresh: list[Generation]) -> list[Generation]:
+        if self._torn is not None:
+            raise self._torn
+        return self._engine.step(fresh)
+
     def _sync(self, source: WeightSource, version: int) -> None:
-        self._sink.load(source)
-        self._loaded.runner.refresh()
+        names = self._sink.check(source)
+        self._torn = BackendError("the last weight sync failed midway; nothing is generated until one succeeds")
+        try:
+            self._sink.load(source, names)
+        except Exception as error:
+            self._torn.__cause__ = error
+            raise BackendError(f"taking over weights for version {version} failed midway: {error}") from error
+        with torch.inference_mode():
+            self._loaded.runner.refresh()
         self._engine.version = version
+        self._torn = None
 
     def _generation(self, request: GenerateRequest) -> Generation:
         prompt = (*request.token_ids, *request.prefix_ids)
@@ -172,8 +189,9 @@ class LocalRolloutBackend:
         if self._is_closed:
             raise BackendError("the rollout backend was closed")
         failure, self._failure = self._failure, None
-        if failure is not None:
-            raise failure
+        for reason in (failure, self._torn):
+            if reason is not None:
+                raise reason
         loop = asyncio.get_running_loop()
         if self._task is not None and self._task.get_loop() is not loop:
             if not self._task.done() and self._task.get_loop().is_running():
@@ -190,17 +208,20 @@ class LocalRolloutBackend:
                 await self._settle()
                 if not self._pending:
                     return
-                ended = await loop.run_in_executor(self._executor, self._engine.step, self._next_admitted())
+                ended = await loop.run_in_executor(self._executor, self._step, self._next_admitted())
                 if self._resolve(ended) and self._barrier is not None:
                     await self._settle()
                     await self._barrier()
         except asyncio.CancelledError:
+            for _, future in self._pending.values():
+                future.cancel()
             self._forget()
             raise
         except Exception as error:  # noqa: BLE001  # whatever it is, every caller must hear of it
             failure = BackendError(f"the rollout engine failed: {type(error).__name__}: {error}")
             failure.__cause__ = error
-            self._fail_pending(failure)
+            if not self._fail_pending(failure):
+                self._failure = failure
 
     async def _settle(self) -> None:
         """Let the event loop run until it brings no new request, so that what is batched does not depend on time."""
@@ -209,3 +230,36 @@ class LocalRolloutBackend:
             before = self._submitted
             await asyncio.sleep(0)
             quiet = quiet + 1 if self._submitted == before else 0
+
+    def _next_admitted(self) -> list[Generation]:
+        """Take as many waiting requests as there are free slots, oldest first."""
+        dropped = [one for one in self._waiting if one.is_dropped]
+        for one in dropped:
+            one.finish_reason = "abort"
+        self._resolve(dropped)
+        staying = [one for one in self._waiting if not one.is_dropped]
+        free = self._engine.free
+        self._waiting = staying[free:]
+        return staying[:free]
+
+    def _resolve(self, ended: Sequence[Generation]) -> bool:
+        """Hand out results; whether there were any."""
+        for generation in ended:
+            held, future = self._pending.get(generation.request.request_id, (None, None))
+            if held is generation and future is not None and not future.done():
+                future.set_result(generation.completion())
+        return bool(ended)
+
+    def _fail_pending(self, failure: BackendError) -> bool:
+        """Give `failure` to everyone who waits; whether anyone did."""
+        futures = [future for _, future in self._pending.values() if not future.done()]
+        for future in futures:
+            future.set_exception(failure)
+        self._forget()
+        return bool(futures)
+
+    def _forget(self) -> None:
+        """Drop every request, here and (once a step in progress is over) in the engine."""
+        self._pending.clear()
+        self._waiting.clear()
+        self._executor.submit(self._engine.reset)

@@ -131,7 +131,7 @@ class DecodeCache(Cache):
         """Write the new token of each row at its own position; return the live windows."""
         return self._store.put(layer_idx, key_states, value_states, self._step)
 
-    def get_seq_length(self, layer_idx: int = 0) -> int:  # noqa: ARG002  # the interface's signature
+    def get_seq_length(self, layer_idx: int = 0) -> int:  # the interface's signature
         """Length before this step, of the longest row."""
         return self._step.window - 1
 
@@ -152,6 +152,6 @@ class PrefillCache(Cache):
             self._store.fill(layer_idx, keys, values, slots)
         return key_states, value_states
 
-    def get_seq_length(self, layer_idx: int = 0) -> int:  # noqa: ARG002  # the interface's signature
+    def get_seq_length(self, layer_idx: int = 0) -> int:  # the interface's signature
         """Nothing is stored before the prompt."""
         return 0

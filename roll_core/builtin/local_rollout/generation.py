@@ -74,9 +74,9 @@ class Generation:
         self.kept.append(kept)
         self.versions.append(version)
         sampling = self.request.sampling
-        if token in sampling.stop_token_ids:
-            self.finish_reason = "stop"
-        elif sampling.stop and stop_text.is_hit([*self.request.prefix_ids, *self.tokens], sampling.stop):
+        if token in sampling.stop_token_ids or (
+            sampling.stop and stop_text.is_hit([*self.request.prefix_ids, *self.tokens], sampling.stop)
+        ):
             self.finish_reason = "stop"
         elif len(self.tokens) >= self.limit:
             self.finish_reason = "length"

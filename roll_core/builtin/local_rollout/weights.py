@@ -1,4 +1,4 @@
-"""Takes new weights into a loaded model, all of them or none."""
+"""Takes new weights into a loaded model: first everything is checked, then everything is copied."""
 
 from __future__ import annotations
 
@@ -24,32 +24,41 @@ class WeightSink:
         """What the model holds; tensors that share memory (a tied output layer) appear once for each name."""
         return [TensorInfo(n, str(t.dtype).removeprefix("torch."), tuple(t.shape)) for n, t in self._targets.items()]
 
-    def load(self, source: WeightSource) -> None:
-        """Check the manifest, then copy every tensor.
+    def check(self, source: WeightSource) -> frozenset[str]:
+        """Names that `source` announces.
 
         Raises:
-            BackendError: names or shapes do not fit (nothing was copied), or the source delivered something else
-                than its manifest says (the weights are then half new and must be loaded again).
+            BackendError: names are missing or unexpected, or shapes differ; the error names them.
         """
-        names = self._check(list(source.manifest()))
+        return self._compare(list(source.manifest()))
+
+    def load(self, source: WeightSource, names: frozenset[str]) -> None:
+        """Copy every tensor of a checked source.
+
+        Raises:
+            BackendError: the source delivered something else than it announced. Some weights are then new.
+        """
+        outstanding = set(names)
         with torch.no_grad():
             for name, tensor in source.tensors():
-                if name not in names:
+                if name not in outstanding:
                     raise BackendError(f"the weight source delivered '{name}' twice or without announcing it")
-                names.discard(name)
+                outstanding.discard(name)
                 target = self._targets[name]
                 if tuple(tensor.shape) != tuple(target.shape):
                     shapes = f"{tuple(tensor.shape)}, announced {tuple(target.shape)}"
                     raise BackendError(f"the weight source delivered '{name}' with shape {shapes}")
                 target.copy_(tensor)
-        if names:
-            raise BackendError(f"the weight source did not deliver {_listed(names)}")
+        if outstanding:
+            raise BackendError(f"the weight source did not deliver {_listed(outstanding)}")
 
-    def _check(self, manifest: list[TensorInfo]) -> set[str]:
+    def _compare(self, manifest: list[TensorInfo]) -> frozenset[str]:
         given = {info.name: info for info in manifest}
         unexpected = given.keys() - self._targets.keys()
         held = {self._targets[name].data_ptr() for name in given.keys() & self._targets.keys()}
-        missing = {name for name, tensor in self._targets.items() if name not in given and tensor.data_ptr() not in held}
+        missing = {
+            name for name, tensor in self._targets.items() if name not in given and tensor.data_ptr() not in held
+        }
         wrong = {
             f"{name} (given {tuple(info.shape)}, the model has {tuple(self._targets[name].shape)})"
             for name, info in given.items()
@@ -58,8 +67,10 @@ class WeightSink:
         faults = {"missing": missing, "unexpected": unexpected, "of another shape": wrong}
         text = "; ".join(f"{kind}: {_listed(names)}" for kind, names in faults.items() if names)
         if text:
-            raise BackendError(f"these weights do not fit the rollout model: {text}. Both must be the same architecture")
-        return set(given)
+            raise BackendError(
+                f"these weights do not fit the rollout model: {text}. Both must be the same architecture"
+            )
+        return frozenset(given)
 
 
 def _listed(names: set[str]) -> str:

@@ -67,7 +67,9 @@ class ConsoleTracker:
             return
         self._progress.update(self._task, completed=step, line=step_line(metrics))
         if self._live is None:
-            self._console.print(f"step {step}/{self._total}  {step_line(metrics)}  {stage_line(metrics)}", soft_wrap=True)
+            self._console.print(
+                f"step {step}/{self._total}  {step_line(metrics)}  {stage_line(metrics)}", soft_wrap=True
+            )
 
     def log_rollouts(self, step: int, groups: Sequence[RolloutGroup]) -> None:
         """`roll rollouts` shows them."""

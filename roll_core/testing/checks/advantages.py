@@ -36,7 +36,7 @@ def _rows(rewards: Sequence[float], groups: Sequence[int], *, dense: float = 0.1
     rows = []
     for i, (reward, group) in enumerate(zip(rewards, groups, strict=True)):
         shapes = [(2, 2 + i % 4, 1)] if i % 3 else [(1, 2, 0), (3, 1 + i % 2, 2)]
-        masks = tuple(np.arange(before + n + after) // 1 >= before for before, n, after in shapes)
+        masks = tuple(np.arange(before + n + after) >= before for before, n, after in shapes)
         masks = tuple(m & (np.arange(len(m)) < b + n) for m, (b, n, _) in zip(masks, shapes, strict=True))
         mask = np.concatenate(masks)
         noise = rng.standard_normal((2, len(mask))).astype(np.float32)
@@ -168,18 +168,14 @@ def keeps_to_its_scope(subject: Subject) -> None:
     rows = _rows(_REWARDS, _GROUPS)
     before = _split(_run(built, rows), rows)
     for touched in (0, 5, 8):
-        is_touched = [
-            i == touched if scope == "segment" else r.group == rows[touched].group for i, r in enumerate(rows)
-        ]
-        changed = [
-            replace(r, reward=r.reward + 0.5 + i) if t else r
-            for i, (r, t) in enumerate(zip(rows, is_touched, strict=True))
-        ]
+        group = rows[touched].group
+        is_touched = [i == touched if scope == "segment" else r.group == group for i, r in enumerate(rows)]
+        changed = [replace(r, reward=r.reward + 0.5 + i) if is_touched[i] else r for i, r in enumerate(rows)]
         after = _split(_run(built, changed), changed)
         for i, flag in enumerate(is_touched):
             if not flag and not np.allclose(before[i], after[i], atol=1e-7, rtol=1e-6):
                 raise CheckFailed(
-                    f"rollout {i} (group {rows[i].group}) changed with the rewards of group {rows[touched].group}: "
+                    f"rollout {i} (group {rows[i].group}) changed with the rewards of group {group}: "
                     "declare scope = 'batch' on the class if that is meant"
                 )
 

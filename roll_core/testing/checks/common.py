@@ -2,34 +2,20 @@
 
 from __future__ import annotations
 
-import inspect
-from typing import Any
-
 import pydantic
 
 from roll_core import contracts
+from roll_core.plugin.building import missing_members
 from roll_core.testing.kit import ANY_KIND, CheckFailed, CheckSkipped, Subject, check
 
-_PROTOCOLS: dict[str, Any] = {
-    "verifiers": contracts.Verifier,
-    "rewards": contracts.RewardFunction,
-    "filters": contracts.Filter,
-    "mixers": contracts.Mixer,
-    "sources": contracts.Source,
-    "environments": contracts.Environment,
-    "advantages": contracts.AdvantageEstimator,
-    "policy_losses": contracts.PolicyLoss,
-    "trackers": contracts.Tracker,
-    "models": contracts.ModelResolver,
-}
-"""Kinds whose components are cheap to build; engines show that they fit when they are run."""
+_COSTLY = ("rollout_backends", "train_strategies", "commands")
+"""Kinds that are not built only to look at them; the checks that run them show that they fit."""
 
 
 @check(ANY_KIND)
 def rejects_unknown_options(subject: Subject) -> None:
     """A misspelt option is an error, not silently ignored."""
-    names = contracts.CONTEXT.get(subject.kind, ())
-    model = subject.component.config_model(names)
+    model = subject.component.config_model(contracts.CONTEXT.get(subject.kind, ()))
     try:
         model.model_validate({**subject.options, "no_such_option": 1})
     except pydantic.ValidationError as error:
@@ -42,23 +28,17 @@ def rejects_unknown_options(subject: Subject) -> None:
 
 
 @check(ANY_KIND)
-def fits_its_protocol(subject: Subject) -> None:
-    """The built object has the methods of its kind, and its requirements are column names."""
-    protocol = _PROTOCOLS.get(subject.kind)
-    if protocol is None:
+def fits_its_contract(subject: Subject) -> None:
+    """The built object has the members of its kind, and its requirements are column names."""
+    if subject.kind in _COSTLY:
         raise CheckSkipped("shown by the checks that run it")
     built = subject.build()
-    if not isinstance(built, protocol):
-        members = sorted(n for n, v in inspect.getmembers(protocol) if callable(v) and _is_member(n))
-        absent = [name for name in members if not hasattr(built, name)]
+    absent = missing_members(subject.kind, built)
+    if absent:
         raise CheckFailed(
-            f"the factory returned a {type(built).__name__}, which lacks {', '.join(absent)} of "
-            f"contracts.{protocol.__name__}"
+            f"the factory made a {type(built).__name__}, which lacks {', '.join(absent)}: see the protocol of "
+            f"{subject.kind} in roll_core.contracts"
         )
     wrong = [name for name in contracts.requirements_of(built) if not isinstance(name, str)]
     if wrong:
         raise CheckFailed(f"requirements() must return names of columns, got {wrong!r}")
-
-
-def _is_member(name: str) -> bool:
-    return not name.startswith("_") or name in {"__call__", "__len__", "__getitem__"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from roll_core.contracts import LossInputs, requirements_of
@@ -65,9 +66,7 @@ def matches_finite_differences(subject: Subject) -> None:
     for seed in range(3):
         inputs = _inputs(loss, seed=seed)
         gradient = _gradient(loss, inputs)
-        left, right = slopes(
-            lambda x, inputs=inputs: _total(loss, replace(inputs, logprobs=x, metrics={})), inputs.logprobs, _STEP
-        )
+        left, right = slopes(partial(_moved, loss, inputs), inputs.logprobs, _STEP)
         low, high = left.minimum(right) - _TOLERANCE, left.maximum(right) + _TOLERANCE
         if ((gradient < low) | (gradient > high)).any():
             at = int(((gradient - low).minimum(high - gradient)).argmin())
@@ -75,6 +74,10 @@ def matches_finite_differences(subject: Subject) -> None:
                 f"d loss / d logprobs[{at}] is {float(gradient[at]):.5f}, finite differences give "
                 f"{float(left[at]):.5f} from the left and {float(right[at]):.5f} from the right"
             )
+
+
+def _moved(loss: Any, inputs: LossInputs, logprobs: Tensor) -> Tensor:
+    return _total(loss, replace(inputs, logprobs=logprobs, metrics={}))
 
 
 @check("policy_losses", needs=("torch",))
@@ -165,9 +168,7 @@ def _part(inputs: LossInputs, low: int, high: int) -> LossInputs:
     def cut(value: Any) -> Any:
         return value[rows] if isinstance(value, torch.Tensor) else value
 
-    names = ("old_logprobs", "rollout_logprobs", "advantages", "mask", "entropy", "full_logprobs")
-    names += ("ref_logprobs", "values", "old_values", "returns")
-    changes = {name: cut(getattr(inputs, name)) for name in names}
+    changes = {name: cut(getattr(inputs, name)) for name in (*_FIELDS - {"logprobs"}, "mask")}
     changes["logprobs"] = inputs.logprobs.detach()[rows].requires_grad_()
     changes["segment_ids"] = inputs.segment_ids[rows] - low
     changes["columns"] = {name: cut(value) for name, value in inputs.columns.items()}

@@ -34,10 +34,8 @@ def _values(reward: Any, group: RolloutGroup) -> Sequence[float | None]:
 
 
 def _same(a: Sequence[float | None], b: Sequence[float | None]) -> bool:
-    return all(
-        x == y or (x is not None and y is not None and math.isclose(x, y, rel_tol=1e-6))
-        for x, y in zip(a, b, strict=True)
-    )
+    pairs = zip(a, b, strict=True)
+    return all(x == y or (x is not None and y is not None and math.isclose(x, y, rel_tol=1e-6)) for x, y in pairs)
 
 
 @check("rewards")

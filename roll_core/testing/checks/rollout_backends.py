@@ -91,9 +91,7 @@ def reports_the_models_logprobs(subject: Subject) -> None:
         expected = torch.log_softmax(logits[:-1], -1).gather(1, tokens[0, 1:, None])[len(_PROMPT) - 1 :, 0].numpy()
         worst = float(np.abs(expected - done.logprobs).max())
         if worst > 0.05:
-            raise CheckFailed(
-                f"log-probs differ from the model's by up to {worst:.3f}: report the sampled distribution's"
-            )
+            raise CheckFailed(f"log-probs are off the model's by {worst:.3f}: report the sampled distribution's")
 
     _with_backend(subject, body)
 
@@ -116,7 +114,7 @@ def reproduces_from_its_seed(subject: Subject) -> None:
 
 @check("rollout_backends", needs=_NEEDS)
 def sets_finish_reasons(subject: Subject) -> None:
-    """ "length" at the token limit; "stop" at a stop token, which is part of the answer."""
+    """The reason is "length" at the token limit and "stop" at a stop token, which is part of the answer."""
 
     async def body(backend: RolloutBackend) -> None:
         greedy = await backend.generate(_request("g", temperature=0.0, max_new_tokens=4))
@@ -125,9 +123,7 @@ def sets_finish_reasons(subject: Subject) -> None:
         stopped = await backend.generate(_request("s", temperature=0.0, stop_token_ids=(first,)))
         _expect(stopped, "stop", 1)
         if int(stopped.token_ids[-1]) != first:
-            raise CheckFailed(
-                "the stop token is missing from token_ids: the policy sampled it and must be trained on it"
-            )
+            raise CheckFailed("the stop token is not in token_ids: the policy sampled it and is trained on it")
 
     _with_backend(subject, body)
 
@@ -135,7 +131,7 @@ def sets_finish_reasons(subject: Subject) -> None:
 def _expect(done: Completion, reason: str, count: int) -> None:
     if done.finish_reason != reason or len(done.token_ids) != count:
         raise CheckFailed(
-            f"expected {count} tokens and finish reason '{reason}', got {len(done.token_ids)} and '{done.finish_reason}'"
+            f"expected {count} tokens and '{reason}', got {len(done.token_ids)} and '{done.finish_reason}'"
         )
 
 
@@ -203,9 +199,7 @@ def resumes_from_a_prefix(subject: Subject) -> None:
         head = tuple(int(t) for t in whole.token_ids[: len(whole.token_ids) // 2])
         rest = await backend.generate(replace(_request("rest", seed=5), prefix_ids=head))
         if [*head, *rest.token_ids.tolist()] != whole.token_ids.tolist():
-            raise CheckFailed(
-                "prefix and rest are another answer: the random stream goes on at position len(prefix_ids)"
-            )
+            raise CheckFailed("prefix and rest differ from the whole: draw on from position len(prefix_ids)")
         if not math.isclose(float(rest.logprobs[-1]), float(whole.logprobs[-1]), abs_tol=1e-2):
             raise CheckFailed("after a prefix the log-probs differ")
 

@@ -116,7 +116,7 @@ def accumulates_like_a_large_batch(subject: Subject) -> None:
         if not np.allclose(column, found[0], atol=5e-3):
             worst = float(np.abs(column - found[0]).max())
             raise CheckFailed(
-                f"{dict(cases.accumulation[0])} and {dict(options)} differ by {worst:.4f} after two updates"
+                f"{dict(options)} leads elsewhere than {dict(cases.accumulation[0])}: by {worst:.4f} in two updates"
             )
 
 

@@ -45,7 +45,8 @@ class ParityScoring:
         self.finished.append((rollout.ticket.id, rollout.index))
 
     def compose(self, group: RolloutGroup) -> None:
-        for rollout in group.scored:
+        greedy = [group.greedy] if group.greedy else []
+        for rollout in [*group.scored, *greedy]:
             rollout.rewards = [RewardRecord("score", rollout.score or 0.0)]
 
 

@@ -16,7 +16,7 @@ class Faulty:
     """Judges "right" and "wrong"; other responses name a fault."""
 
     def verify(self, response: str, reference: Any, *, prompt=None, rollout=None, **options: Any) -> Any:
-        match response.split(":")[0]:
+        match response.split(":", maxsplit=1)[0]:
             case "right":
                 return Verdict.correct(response)
             case "wrong":
@@ -46,7 +46,7 @@ class Faulty:
             case "child":
                 import subprocess
 
-                subprocess.Popen(["sleep", "3600"])
+                subprocess.Popen(["sleep", "36001"])
                 os._exit(4)
             case "print":
                 print("x" * 10_000)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import random
 import signal
@@ -129,8 +130,11 @@ def test_200_mixed_verdicts_with_faults_all_end():
 
 def test_what_a_crashed_verifier_started_dies_with_it():
     run(["child"])
-    listing = subprocess.run(["ps", "-eo", "ppid,args"], capture_output=True, text=True, check=False).stdout
-    assert "sleep 3600" not in listing
+    sleepers = []
+    for file in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            sleepers += [file] if file.read_bytes() == b"sleep\x0036001\x00" else []
+    assert sleepers == []
 
 
 def test_prints_of_a_verifier_do_not_reach_the_terminal(capfd):
@@ -171,7 +175,9 @@ def test_large_responses_and_lone_surrogates_pass():
 
 
 @pytest.mark.parametrize("workers", [0, 1])
-@pytest.mark.parametrize(("factory", "text"), [("Broken", "No module named 'sumpy'"), ("NoVerify", "no method 'verify'")])
+@pytest.mark.parametrize(
+    ("factory", "text"), [("Broken", "No module named 'sumpy'"), ("NoVerify", "no method 'verify'")]
+)
 def test_a_verifier_that_does_not_build_stops_the_start(workers, factory, text):
     with pytest.raises(ComponentError, match=text) as caught:
         run([], workers, k=Spec(factory, name="sick"))
@@ -183,7 +189,7 @@ def test_a_verifier_that_is_never_built_stops_the_start():
         async with VerifierPool({"k": Spec("Stuck")}, workers=1, timeout_s=1, start_timeout_s=1.5):
             pass
 
-    with pytest.raises(ComponentError, match="not built within 1.5 s"):
+    with pytest.raises(ComponentError, match=r"not built within 1\.5 s"):
         asyncio.run(body())
 
 
@@ -206,7 +212,6 @@ def test_unknown_keys_and_use_outside_its_life_are_refused():
 
 def test_without_workers_a_thread_answers_in_time():
     async def body() -> list[Verdict]:
-        # "stubborn" sleeps long enough to overrun, and ends by itself
         async with VerifierPool({"k": Spec()}, workers=0, timeout_s=DEADLINE_S) as p:
             return [await p.verify("k", response, None) for response in ("right", "raise", "pid")]
 
@@ -319,12 +324,45 @@ asyncio.run(body())
 """
 
 
+MAIN_SCRIPT = """
+import asyncio, os
+from roll_core.scoring import VerifierPool
+from roll_core.types import Verdict
+
+class Spec:
+    name, version = "notebook", "0"
+    def build(self):
+        return self
+    def verify(self, response, reference, *, prompt=None, rollout=None):
+        return Verdict.correct(str(os.getpid() == DRIVER))
+
+DRIVER = os.getpid()
+
+async def body():
+    async with VerifierPool({"k": Spec()}, workers=1, timeout_s=5) as p:
+        print((await p.verify("k", "", None)).answer)
+
+asyncio.run(body())
+"""
+
+
+def test_a_verifier_of_the_main_script_runs_in_the_driver(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(MAIN_SCRIPT)
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, env=env, timeout=60, check=False)
+    assert done.stdout == "True\n", done.stderr
+    assert "defined in the main script" in done.stderr
+
+
 @pytest.mark.parametrize(("how", "code"), [("exit", 5), ("idle", -signal.SIGKILL)])
 def test_no_worker_outlives_a_driver_that_did_not_close(tmp_path, how, code):
     script = tmp_path / "script.py"  # has no `if __name__ == "__main__"` guard: it must run once only
     script.write_text(SCRIPT)
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run([sys.executable, script, how], capture_output=True, text=True, env=env, timeout=60, check=False)
+    done = subprocess.run(
+        [sys.executable, script, how], capture_output=True, text=True, env=env, timeout=60, check=False
+    )
     assert done.returncode == code, done.stderr
     lines = done.stdout.split("\n")
     assert lines[0] == "main runs"

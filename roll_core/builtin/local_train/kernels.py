@@ -1,0 +1,73 @@
+"""Leaner versions of small operations, put in place of a model's own where they compute the same.
+
+On a CPU the many small passes of an RMS norm cost as much as a tenth of the matrix products, and autograd keeps several
+float32 copies of its input. This version makes few passes and keeps the input and one number a row.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+
+class RmsNorm(torch.autograd.Function):
+    """weight * x / sqrt(mean(x^2) + eps) over the last axis, statistics in float32, rounded before the weight."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, eps: float) -> Tensor:
+        wide = x.float()
+        inverse = torch.linalg.vector_norm(wide, dim=-1, keepdim=True).square_().div_(x.shape[-1]).add_(eps).rsqrt_()
+        ctx.save_for_backward(x, weight, inverse)
+        normed = wide.mul_(inverse) if wide is not x else wide * inverse
+        return normed.to(x.dtype).mul_(weight)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
+        x, weight, inverse = ctx.saved_tensors
+        normed = x * inverse
+        upstream = grads[0]
+        d_weight = None
+        if ctx.needs_input_grad[1]:
+            d_weight = (upstream * normed).flatten(0, -2).sum(0).to(weight.dtype)
+        d_normed = upstream * weight.float()
+        along = (d_normed * normed).mean(-1, keepdim=True)
+        return d_normed.addcmul_(normed, along, value=-1.0).mul_(inverse).to(x.dtype), d_weight, None
+
+
+def install_rms_norm(model: nn.Module) -> int:
+    """Replace the forward of every RMS norm that is this function; returns how many.
+
+    A module qualifies by its class name, its attributes, and by giving the same output for a probe.
+    """
+    replaced = 0
+    for module in model.modules():
+        eps = getattr(module, "variance_epsilon", getattr(module, "eps", None))
+        weight = getattr(module, "weight", None)
+        if not type(module).__name__.endswith("RMSNorm") or not isinstance(eps, float) or weight is None:
+            continue
+        if list(module._parameters) == ["weight"] and not list(module.children()) and _same(module, weight, eps):
+            module.forward = _bound(module, eps)  # type: ignore[method-assign]
+            replaced += 1
+    return replaced
+
+
+def _bound(module: nn.Module, eps: float) -> Any:
+    def forward(hidden_states: Tensor) -> Tensor:
+        out: Tensor = RmsNorm.apply(hidden_states, module.weight, eps)  # type: ignore[no-untyped-call]
+        return out
+
+    return forward
+
+
+@torch.no_grad()
+def _same(module: nn.Module, weight: Tensor, eps: float) -> bool:
+    ramp = torch.linspace(-2, 3, 3 * weight.shape[-1], device=weight.device, dtype=weight.dtype)
+    probe = ramp.sin().view(3, -1)
+    try:
+        theirs = module(probe)
+    except (TypeError, RuntimeError):
+        return False
+    ours = RmsNorm.apply(probe, weight, eps)  # type: ignore[no-untyped-call]
+    return isinstance(theirs, Tensor) and torch.allclose(theirs.float(), ours.float(), rtol=1e-2, atol=1e-3)

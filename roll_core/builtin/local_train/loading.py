@@ -1,0 +1,186 @@
+"""Loads causal language models and finds out what this strategy may do with them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from roll_core.builtin.local_train import attention
+from roll_core.builtin.local_train.kernels import install_rms_norm
+from roll_core.builtin.local_train.layout import packed_layout, padded_layout
+from roll_core.builtin.local_train.logprob import Head
+from roll_core.contracts import LoraSettings
+from roll_core.errors import BackendError
+from roll_core.types import Batch
+
+_PROBE_TOLERANCE = 0.02
+"""Largest relative difference between two routes to the same hidden states or logits (bfloat16 rounds to 0.4 %)."""
+
+
+def load_causal_lm(folder: Path, dtype: torch.dtype, device: torch.device) -> Any:
+    """Load the model in a Hugging Face folder, without dropout.
+
+    Raises:
+        BackendError: the folder holds no causal language model, or lacks some of its weights.
+    """
+    from transformers import AutoModelForCausalLM
+    from transformers.utils import logging
+
+    if not (folder / "config.json").is_file():
+        raise BackendError(f"no model in '{folder}': config.json is missing")
+    bars = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        model, info = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, output_loading_info=True)
+    except (OSError, ValueError, RuntimeError, KeyError) as error:
+        raise BackendError(f"cannot load the model in '{folder}': {error}") from error
+    finally:
+        if bars:
+            logging.enable_progress_bar()
+    if info["missing_keys"]:
+        names = ", ".join(sorted(info["missing_keys"])[:5])
+        raise BackendError(f"the model in '{folder}' lacks weights: {names}")
+    _disable_dropout(model)
+    model.config.use_cache = False
+    model.to(device).eval()
+    install_rms_norm(model)
+    return model
+
+
+def _disable_dropout(model: nn.Module) -> None:
+    """The log-probs of a step must be those of the distribution that was sampled, so nothing is dropped."""
+    for module in model.modules():
+        if isinstance(module, nn.Dropout):
+            module.p = 0.0
+        elif isinstance(getattr(module, "attention_dropout", None), float):
+            module.attention_dropout = 0.0  # type: ignore[assignment]  # a plain attribute of attention layers
+
+
+def add_lora(model: Any, settings: LoraSettings, seed: int) -> Any:
+    """Freeze `model` and put adapters into it; returns the peft model around it.
+
+    Raises:
+        BackendError: the targets do not exist, or hold the output layer.
+    """
+    from peft import LoraConfig, get_peft_model
+
+    targets = settings.targets if isinstance(settings.targets, str) else list(settings.targets)
+    config = LoraConfig(
+        r=settings.rank,
+        lora_alpha=settings.alpha,
+        lora_dropout=settings.dropout,
+        target_modules=targets,
+        task_type="CAUSAL_LM",
+    )
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        try:
+            wrapped = get_peft_model(model, config, autocast_adapter_dtype=False)
+        except ValueError as error:
+            raise BackendError(f"cannot put adapters on the targets of model.lora: {error}") from error
+    head = model.get_output_embeddings()
+    if not isinstance(head, nn.Linear) or not isinstance(model.get_input_embeddings(), nn.Embedding):
+        raise BackendError("model.lora.targets holds the embedding or the output layer; leave both out")
+    return wrapped
+
+
+def head_of(model: Any, gradient: Any = None) -> Head:
+    """The output layer of `model` as the log-prob function needs it.
+
+    Args:
+        model: a causal language model.
+        gradient: where the gradient of its weight is summed (see `Head.weight_grad`).
+
+    Raises:
+        BackendError: the logits are made in a way that is not known here.
+    """
+    layer = model.get_output_embeddings()
+    if not isinstance(layer, nn.Linear):
+        raise BackendError(f"the output layer of {type(model).__name__} is no linear layer: {type(layer).__name__}")
+    config = model.config.get_text_config()
+    scale = float(getattr(config, "logit_scale", None) or 1.0) / float(getattr(config, "logits_scaling", None) or 1.0)
+    cap = getattr(config, "final_logit_softcapping", None)
+    head = Head(layer.weight, layer.bias, scale, float(cap) if cap else None, gradient)
+    _check_head(model, head)
+    return head
+
+
+@torch.no_grad()
+def _check_head(model: Any, head: Head) -> None:
+    ids = torch.arange(4, device=head.weight.device)[None]
+    hidden = backbone_of(model)(input_ids=ids, use_cache=False).last_hidden_state
+    logits = nn.functional.linear(hidden, head.weight, head.bias).float() * head.scale
+    if head.softcap is not None:
+        logits = head.softcap * torch.tanh(logits / head.softcap)
+    if not _close(logits, model(input_ids=ids, use_cache=False).logits):
+        raise BackendError(
+            f"{type(model).__name__} turns hidden states into logits in a way the local strategy does not know "
+            "(beyond logit_scale, logits_scaling and final_logit_softcapping); use another train strategy"
+        )
+
+
+def backbone_of(model: Any) -> Any:
+    """The part of a causal language model below its output layer."""
+    return model.get_decoder()
+
+
+def supports_packing(model: Any) -> str | None:
+    """Switch `model` to packed attention where that computes the same; else return why not and leave it."""
+    config = model.config.get_text_config()
+    kinds = set(getattr(config, "layer_types", None) or []) - {"full_attention"}
+    if kinds:
+        return f"it has layers of kind {', '.join(sorted(kinds))}"
+    if getattr(config, "sliding_window", None) and getattr(config, "use_sliding_window", True):
+        return f"it attends within a sliding window of {config.sliding_window} tokens"
+    attention.register()
+    before = model.config._attn_implementation
+    batch = _probe_batch()
+    device = model.device
+    plain = padded_layout(batch, np.arange(3), device)
+    packed = packed_layout(batch, np.arange(3), device)
+    with torch.no_grad():
+        expected = backbone_of(model)(input_ids=plain.input_ids, use_cache=False).last_hidden_state
+        try:
+            model.set_attn_implementation(attention.ATTENTION_NAME)
+            found = backbone_of(model)(
+                input_ids=packed.input_ids,
+                position_ids=packed.position_ids,
+                use_cache=False,
+                **{attention.PLAN_KEY: packed.plan},
+            ).last_hidden_state
+        except (ValueError, TypeError, KeyError, RuntimeError) as error:
+            model.set_attn_implementation(before)
+            return f"its attention cannot be replaced ({error})"
+    if not _close(found.flatten(0, 1)[packed.predictors], expected.flatten(0, 1)[plain.predictors]):
+        model.set_attn_implementation(before)
+        return "its hidden states differ when prompts are shared"
+    return None
+
+
+def _close(found: Tensor, expected: Tensor) -> bool:
+    difference = (found.float() - expected.float()).abs().max()
+    return bool(difference <= _PROBE_TOLERANCE * expected.float().abs().max().clamp_min(1e-6))
+
+
+def _probe_batch() -> Batch:
+    """Two responses to one prompt and one to another."""
+    tokens = [[1, 2, 3, 4, 5, 6], [1, 2, 3, 6, 5], [3, 1, 2, 2, 1, 0, 4]]
+    sampled = [[0, 0, 0, 1, 1, 1], [0, 0, 0, 1, 1], [0, 0, 1, 1, 1, 1, 1]]
+    mask = np.concatenate(sampled).astype(np.bool_)
+    return Batch(
+        token_ids=np.concatenate(tokens).astype(np.int32),
+        offsets=np.cumsum([0, *map(len, tokens)]).astype(np.int64),
+        response_mask=mask,
+        loss_mask=mask,
+        rollout_logprobs=np.zeros(len(mask), np.float32),
+        segment_rollout=np.arange(3),
+        rollout_group=np.array([0, 0, 1]),
+        rollout_domain=np.zeros(3, np.int64),
+        domains=("probe",),
+        rewards=np.zeros(3, np.float32),
+        scores=np.zeros(3, np.float32),
+    )
