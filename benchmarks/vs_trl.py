@@ -112,7 +112,7 @@ def run_trl(model: str, mode: str, steps: int, seed: int) -> None:
 
 def run_ours(model: str, mode: str, steps: int, seed: int) -> None:
     """Measure this engine in this process."""
-    import roll_core as roll
+    import roll_core.api as roll
 
     record = Recorder()
     stages: dict[str, list[float]] = {}

@@ -26,7 +26,8 @@ from roll_core.dataflow import Dataflow
 from roll_core.engine import Engine, Parts
 from roll_core.evaluation import Evaluator
 from roll_core.models import resolve_model
-from roll_core.rollout.scheduler import RolloutScheduler, SeedOf
+from roll_core.rollout.scheduler import RolloutScheduler
+from roll_core.rooms import SeedOf
 from roll_core.scoring import DomainScoring, RewardComponent, Scorer, VerifierPool
 from roll_core.types import Prompt, SamplingParams, Ticket
 

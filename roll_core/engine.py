@@ -12,85 +12,26 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from roll_core.checkpoint import Checkpoint, CheckpointStore
 from roll_core.config.schema import RunConfig
-from roll_core.contracts import MiniBatch, Mixer, RolloutBackend, RunInfo, Tracker, TrainStrategy
+from roll_core.contracts import Mixer, RolloutBackend, RunInfo, Tracker, TrainStrategy
 from roll_core.credit import greedy_rewards
 from roll_core.dataflow import Dataflow
 from roll_core.errors import CheckpointError, ConfigError, StarvationError
 from roll_core.evaluation import DomainResult, Evaluator, metrics_of
 from roll_core.interrupt import StopRequest
 from roll_core.rollout.scheduler import RolloutScheduler, StepRollouts
+from roll_core.rooms import Books, CreditRoom, Observers, ScoringReport, Stateful, Workers
 from roll_core.step_metrics import rollout_metrics
 from roll_core.types import Batch, ColumnSpec, RolloutGroup, batch_of
 
 logger = logging.getLogger(__name__)
 
 STATE_VERSION = 1
-
-
-class CreditRoom(Protocol):
-    """What the engine needs of the credit room."""
-
-    def shape_rewards(self, groups: Sequence[RolloutGroup]) -> None: ...
-
-    def advantages(self, batch: Batch) -> dict[str, float]: ...
-
-    def mini_batches(self, batch: Batch, step: int) -> list[MiniBatch]: ...
-
-    def observe(self, metrics: Mapping[str, float], batch: Batch) -> None: ...
-
-    def state_dict(self) -> dict[str, Any]: ...
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None: ...
-
-
-class Stateful(Protocol):
-    """Anything whose state goes into a checkpoint."""
-
-    def state_dict(self) -> dict[str, Any]: ...
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None: ...
-
-
-class MixReport(Protocol):
-    """The closed books of a step."""
-
-    def mix_metrics(self) -> dict[str, float]: ...
-
-
-class BooksOfRun(Stateful, Protocol):
-    """What the engine needs of the ledger."""
-
-    def train(self, ticket_id: int, tokens: int) -> None: ...
-
-    def close(self, step: int, target: Mapping[str, float]) -> MixReport: ...
-
-
-class Workers(Protocol):
-    """Processes that live as long as the run."""
-
-    async def start(self) -> None: ...
-
-    async def close(self) -> None: ...
-
-
-class ScoringRoom(Protocol):
-    """What the engine needs of the scoring room."""
-
-    def statistics(self, groups: Sequence[RolloutGroup]) -> dict[str, float]: ...
-
-    def alarms(self, groups: Sequence[RolloutGroup]) -> list[str]: ...
-
-
-class Observers(Protocol):
-    """Who is told what happened: plugins' observing hooks."""
-
-    def notify(self, hook: str, **kwargs: Any) -> None: ...
 
 
 @dataclass(slots=True)
@@ -102,9 +43,9 @@ class Parts:
     flow: Dataflow
     draw: Stateful
     mixer: Mixer
-    ledger: BooksOfRun
+    ledger: Books
     scheduler: RolloutScheduler
-    scorer: ScoringRoom
+    scorer: ScoringReport
     verifiers: Workers
     credit: CreditRoom
     strategy: TrainStrategy

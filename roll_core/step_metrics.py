@@ -26,7 +26,7 @@ def rollout_metrics(rollouts: StepRollouts, seconds: Mapping[str, float]) -> dic
     metrics = {
         "rollout/response_tokens_mean": float(lengths.mean()),
         "rollout/response_tokens_max": float(lengths.max()),
-        "rollout/truncated_share": float(np.mean([r.is_truncated for r in every] or [0.0])),
+        "rollout/truncated_share": sum(r.is_truncated for r in every) / max(1, len(every)),
         "rollout/groups_drawn": float(rollouts.drawn),
         "rollout/groups_admitted": float(len(rollouts.admitted)),
         "rollout/rounds": float(rollouts.rounds),

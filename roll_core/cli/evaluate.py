@@ -17,12 +17,15 @@ from roll_core.cli.session import assemble, assemble_run
 @click.option("--checkpoint", "step", type=int, help="Step of a run's checkpoint; the newest when left out.")
 @click.option("--start", is_flag=True, help="Evaluate a run's start model instead of a checkpoint.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def evaluate(target: Path, overrides: tuple[str, ...], *, step: int | None, start: bool, as_json: bool) -> None:
+@click.pass_context
+def evaluate(
+    context: click.Context, target: Path, overrides: tuple[str, ...], *, step: int | None, start: bool, as_json: bool
+) -> None:
     """Evaluate TARGET on its held-out sets, greedily and sampled, with pass@k when eval.samples is above 1.
 
     TARGET is a config file (its model as it is) or a run's folder (its newest checkpoint).
     """
-    assembly = assemble_run(target, overrides) if target.is_dir() else assemble(target, overrides)
+    assembly = (assemble_run if target.is_dir() else assemble)(context, target, overrides)
     from rich.console import Console
 
     from roll_core.api import evaluate as run_evaluation

@@ -35,7 +35,7 @@ def plugins() -> None:
 @click.option("--kind", help="Only plugins that offer this kind of component, such as verifiers.")
 @click.pass_context
 def list_plugins(context: click.Context, as_json: bool, kind: str | None) -> None:
-    """List plugins: state, version, components, load time, and failures with their reason."""
+    """List plugins, and why one failed."""
     from roll_core.plugin.registry import check_kind
 
     host = host_of(context, enforce=False)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @click.pass_context
 def train(context: click.Context, config: Path, overrides: tuple[str, ...], *, overwrite: bool) -> None:
     """Train as the YAML file CONFIG says; OVERRIDES are key=value pairs like batch.prompts=16."""
-    assembly = assemble(config, overrides)
+    assembly = assemble(context, config, overrides)
     from roll_core.api import prepare_folder, run_to_end
 
     click.echo("\n".join(assembly.plan.render()))
@@ -38,7 +38,7 @@ def resume(
     context: click.Context, run: Path, overrides: tuple[str, ...], *, step: int | None, allow_plugin_changes: bool
 ) -> None:
     """Go on with the run in the folder RUN from a checkpoint; OVERRIDES may raise `steps`."""
-    assembly = assemble_run(run, overrides)
+    assembly = assemble_run(context, run, overrides)
     from roll_core.api import find_checkpoint, run_to_end
 
     checkpoint = find_checkpoint(assembly, step)

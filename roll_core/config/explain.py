@@ -8,6 +8,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from pydantic import BaseModel
+
 from roll_core.config.components import Catalogue, option_defaults
 from roll_core.config.load import LoadedConfig, plain
 from roll_core.config.plan import BatchPlan, size_warnings
@@ -127,14 +129,15 @@ class _Resolver:
 
     def _leaf(self, value: Any, place: Place, default: str = "default") -> Any:
         source = self.layered.source(place)
-        self.sources[dotted(place)] = default if source.kind == "default" else str(source)
+        text = default if source.kind == "default" else str(source)
+        self.sources[dotted(place)] = f"{text} (idle)" if place in self.layered.idle else text
         return plain(_settings(value))
 
 
 def _settings(value: Any) -> Any:
     """A default of an option that is a model or dataclass, as a mapping."""
-    if isinstance(value, Strict):
-        return _dump(value)
+    if isinstance(value, BaseModel):
+        return value.model_dump()
     return dataclasses.asdict(value) if dataclasses.is_dataclass(value) and not isinstance(value, type) else value
 
 

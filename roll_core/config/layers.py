@@ -58,6 +58,13 @@ class Layered:
     sources: dict[Place, Source] = field(default_factory=dict)
     layers: int = 0
     """Number of layers so far; the next one gets this index."""
+    idle: frozenset[Place] = frozenset()
+    """Places that a later layer left without effect, as `check_config` found them."""
+
+    @property
+    def effective(self) -> dict[str, Any]:
+        """A copy of the tree without its idle places."""
+        return _without(self.tree, self.idle)
 
     def source(self, place: Place) -> Source:
         """The source of a value; `DEFAULT` where nothing was written."""
@@ -176,6 +183,11 @@ def _copy(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: _copy(item) for key, item in value.items()}
     return [_copy(item) for item in value] if isinstance(value, list) else value
+
+
+def _without(tree: Mapping[str, Any], idle: frozenset[Place], at: Place = ()) -> dict[str, Any]:
+    kept = {key: value for key, value in tree.items() if (*at, key) not in idle}
+    return {k: _without(v, idle, (*at, k)) if isinstance(v, Mapping) else _copy(v) for k, v in kept.items()}
 
 
 def _parents(value: Any, where: str) -> list[str]:

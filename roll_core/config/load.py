@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from roll_core.config.components import Catalogue, check_components
 from roll_core.config.layers import Layered, Source, lay_file, python_layer
-from roll_core.config.noop import noop_problems
+from roll_core.config.noop import noop_keys
 from roll_core.config.overrides import apply_overrides
 from roll_core.config.plan import BatchPlan, plan_batch, size_problems
 from roll_core.config.problems import Problem, problems_of, report
@@ -39,8 +39,8 @@ class LoadedConfig:
 
     @property
     def raw(self) -> dict[str, Any]:
-        """What was written, as plain values: `load_config(None, base=raw)` gives the same configuration again."""
-        return self.layered.tree
+        """What was written and has an effect, as plain values; `load_config(None, base=raw)` gives the same run."""
+        return self.layered.effective
 
     @property
     def origin(self) -> Mapping[str, Source]:
@@ -99,7 +99,8 @@ def check_config(loaded: LoadedConfig, host: Catalogue | None) -> BatchPlan:
     if host is not None:
         findings = check_components(config, host)
         problems, columns = list(findings.problems), findings.columns
-    problems += noop_problems(config, layered, columns)
+    noops, layered.idle = noop_keys(config, layered, columns)
+    problems += noops
     plan = plan_batch(config, None if problems else host)
     problems += size_problems(config, plan)
     if problems:

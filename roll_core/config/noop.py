@@ -1,7 +1,7 @@
 """Keys that can have no effect under the rest of the configuration: each is an error that says what switches it on.
 
 Only what somebody wrote counts, and only when the switch was not thrown in a later layer: a file with
-`kl: {coef: 0.01, estimator: k3}` may be run with the override `algorithm.kl.coef=0`.
+`kl: {coef: 0.01, estimator: k3}` may be run with the override `algorithm.kl.coef=0`, which leaves the estimator idle.
 """
 
 from __future__ import annotations
@@ -121,32 +121,46 @@ def deadline_needs_workers(facts: Facts) -> Iterator[Inert]:
         yield Inert(("scoring", "timeout_s"), because, (("scoring", "workers"),))
 
 
+def early_stop_needs_filters(facts: Facts) -> Iterator[Inert]:
+    """Without filters every group passes, so none is hopeless."""
+    if facts.config.rollout.early_stop and not facts.config.filters:
+        yield Inert(("rollout", "early_stop"), "there are no filters; add filters", (("filters",),))
+
+
 RUN_RULES: tuple[Callable[[Facts], Iterator[Inert]], ...] = (
     critic_needs_values,
     reference_needs_reader,
     eval_needs_data,
     held_out_rows_are_read_once,
     deadline_needs_workers,
+    early_stop_needs_filters,
 )
 
 
-def noop_problems(config: RunConfig, layered: Layered, columns: frozenset[str] | None) -> list[Problem]:
+def noop_keys(
+    config: RunConfig, layered: Layered, columns: frozenset[str] | None
+) -> tuple[list[Problem], frozenset[Place]]:
     """Every written key that has no effect.
 
     Args:
         config: the validated configuration.
         layered: what was written, with its sources.
         columns: what estimators and losses read; None skips the rules that depend on it.
+
+    Returns:
+        The mistakes, and the places that a later layer made idle.
     """
     facts = Facts(config, {name: resolve_algorithm(config, name) for name in config.domains}, columns)
     inert = [found for rule in RUN_RULES for found in rule(facts)] + list(_inert_in_algorithms(facts))
-    problems = []
+    problems, idle = [], set()
     for found in inert:
         for place in _written(layered, found.place):
             thrown = max((_layer(layered, switch) for switch in found.switches), default=-1)
-            if layered.source(place).layer >= thrown:
+            if layered.source(place).layer < thrown:
+                idle.add(place)
+            else:
                 problems.append(Problem(place, f"has no effect: {found.because}, or remove '{dotted(place)}'"))
-    return problems
+    return problems, frozenset(idle)
 
 
 def _inert_in_algorithms(facts: Facts) -> Iterator[Inert]:

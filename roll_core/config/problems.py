@@ -75,19 +75,21 @@ def problems_of(
         within: whether something may stand at a place; drops what pydantic adds for the arms of a union.
     """
     within = within or (lambda place: shape_at(place) is not None)
-    found: dict[Place, list[str]] = {}
-    problems = []
+    found: dict[tuple[Place, bool], list[Problem]] = {}
     for finding in error.errors(include_url=False):
-        place = _place(prefix, finding["loc"], within, keep_last=finding["type"] in _UNKNOWN_KEY | _MISSING_KEY)
+        is_key = finding["type"] in _UNKNOWN_KEY | _MISSING_KEY
+        place = _place(prefix, finding["loc"], within, keep_last=is_key)
         if finding["type"] in _UNKNOWN_KEY:
-            problems.append(unknown_key(place, known(place[:-1])))
+            problem = unknown_key(place, known(place[:-1]))
         elif finding["type"] in _MISSING_KEY:
-            problems.append(Problem(place[:-1], f"key '{place[-1]}' is missing"))
+            problem = Problem(place[:-1], f"key '{place[-1]}' is missing")
         else:
-            found.setdefault(place, []).append(_message(finding))
-    for place, messages in found.items():
-        problems.append(Problem(place, " or ".join(dict.fromkeys(messages))))
-    return problems
+            problem = Problem(place, _message(finding))
+        found.setdefault((place, is_key), []).append(problem)
+    return [
+        Problem(problems[0].place, " or ".join(dict.fromkeys(problem.message for problem in problems)))
+        for problems in found.values()
+    ]
 
 
 def _place(prefix: Place, location: Place, within: Callable[[Place], bool], *, keep_last: bool) -> Place:

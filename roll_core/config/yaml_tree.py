@@ -18,6 +18,7 @@ from roll_core.errors import ConfigError, near_match
 
 _TAG = "tag:yaml.org,2002:"
 _MERGE = f"{_TAG}merge"
+_TAGS = {"!", *(_TAG + name for name in ("null", "bool", "int", "float", "str", "merge", "seq", "map"))}
 
 
 class _CoreLoader(yaml.SafeLoader):
@@ -95,6 +96,8 @@ class _Builder:
         self._open: list[yaml.Node] = []
 
     def build(self, node: yaml.Node, place: Place) -> Any:
+        if node.tag not in _TAGS:
+            raise self._error(node, f"the tag '{node.tag}' is not supported")
         if any(node is parent for parent in self._open):
             raise self._error(node, f"the anchor at '{dotted(place)}' contains itself")
         self._open.append(node)
@@ -159,9 +162,7 @@ class _Builder:
                 return float(re.sub(r"\.(inf|nan)$", r"\1", text.lower()))
         except (KeyError, ValueError):
             raise self._error(node, f"'{text}' is not of type {kind}") from None
-        if kind in ("str", "merge") or node.tag == "!":
-            return text
-        raise self._error(node, f"the tag '{node.tag}' is not supported")
+        return text
 
     def _error(self, node: yaml.Node, message: str) -> ConfigError:
         mark = node.start_mark

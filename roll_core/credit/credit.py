@@ -10,11 +10,11 @@ import numpy as np
 from roll_core.config.schema import CriticConfig
 from roll_core.contracts import MiniBatch
 from roll_core.credit.algorithm import DomainAlgorithm, check_algorithms
-from roll_core.credit.estimate import correction_column, dense_rewards, estimate, known_domains
+from roll_core.credit.estimate import correction_column, dense_rewards, estimate, known_domains, tokens_of
 from roll_core.credit.metrics import batch_metrics
 from roll_core.credit.objective import Objective
 from roll_core.credit.shaping import shape_overlong
-from roll_core.errors import CheckpointError
+from roll_core.errors import BackendError, CheckpointError
 from roll_core.numerics import KLController
 from roll_core.types import Batch, IndexArray, RolloutGroup
 
@@ -122,15 +122,21 @@ class Credit:
         """Move adaptive KL coefficients by the step's measured KL; to be called when the step commits.
 
         Args:
-            metrics: of the whole step, those of `advantages` and of the update; `policy/kl/<domain>` is read. A
-                domain whose KL was not measured in this step keeps its coefficient.
-            batch: the step's batch.
+            metrics: of the whole step, those of `advantages` and of the update; `policy/kl/<domain>` is read.
+            batch: the step's batch. A domain without a counted token in it keeps its coefficient.
+
+        Raises:
+            BackendError: a domain was trained on, but its KL is not among the metrics.
         """
         for name, controller in self._controllers.items():
-            measured = metrics.get(f"policy/kl/{name}")
-            if measured is not None:
-                count = int((batch.rollout_domain == batch.domains.index(name)).sum())
-                controller.update(measured, count)
+            if not (batch.loss_mask & tokens_of(batch, [name])).any():
+                continue
+            key = f"policy/kl/{name}"
+            if key not in metrics:
+                raise BackendError(
+                    f"cannot adapt the KL coefficient of domain '{name}': the update reported no '{key}'"
+                )
+            controller.update(metrics[key], int((batch.rollout_domain == batch.domains.index(name)).sum()))
 
     def state_dict(self) -> dict[str, Any]:
         """JSON-able: the adaptive KL coefficients."""

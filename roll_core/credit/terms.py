@@ -63,7 +63,7 @@ class MismatchProbe:
 
 @dataclass(frozen=True)
 class KLTerm:
-    """KL to the reference, per token."""
+    """KL to the reference, per token; `policy/kl` reports k3 whatever the estimator, since it varies least."""
 
     estimator: Literal["k1", "k2", "k3", "unbiased"]
     full: bool

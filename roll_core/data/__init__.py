@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from roll_core.data.draw import Draw
-from roll_core.data.held_out import HeldOut, Overlap, eval_data_of
+from roll_core.data.held_out import HeldOut, Overlap
 from roll_core.data.ledger import Ledger, LedgerError, LedgerReport, TicketState
 from roll_core.data.prompts import LeftOut, PromptBuilder
 from roll_core.data.rows import RowError
@@ -22,7 +22,6 @@ __all__ = [
     "PromptBuilder",
     "RowError",
     "TicketState",
-    "eval_data_of",
     "keyed_order",
     "keyed_seed",
 ]

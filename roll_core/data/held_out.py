@@ -7,23 +7,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from roll_core.config.schema import DataConfig, DomainConfig
+from roll_core.config.schema import DataConfig
 from roll_core.contracts import Source
 from roll_core.data.prompts import PromptBuilder
 from roll_core.data.rows import RowError
 from roll_core.types import Prompt
-
-INHERITED = ("columns", "template", "system", "examples", "chat")
-"""Settings that `eval_data` takes from `data` where it does not give them."""
-
-
-def eval_data_of(domain: DomainConfig) -> DataConfig | None:
-    """The held-out data of a domain, with what it inherits from its training data; None when it has none."""
-    if domain.eval_data is None:
-        return None
-    given = domain.eval_data.model_fields_set
-    inherited = {name: getattr(domain.data, name) for name in INHERITED if name not in given}
-    return domain.eval_data.model_copy(update=inherited)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +28,7 @@ class HeldOut:
 
     Args:
         domain: name of the domain.
-        data: as `eval_data_of` gives it.
+        data: the resolved `eval_data` (`config.resolve.resolve_eval_data`).
         source: the held-out rows.
         tokenizer: a Hugging Face tokenizer.
         max_prompt_tokens: longer prompts are left out.

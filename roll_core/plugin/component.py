@@ -128,9 +128,13 @@ def model_of_signature(
     """
     import pydantic
 
+    try:
+        signature = inspect.signature(factory)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"cannot derive a config for component '{name}': {error}; declare config=...") from error
     parameters = [
         p
-        for p in inspect.signature(factory).parameters.values()
+        for p in signature.parameters.values()
         if p.name not in context and (not keyword_only or p.kind is p.KEYWORD_ONLY)
     ]
     hints = _hints(factory, name, [p.name for p in parameters])
@@ -165,6 +169,8 @@ def load_object(path: str) -> Any:
 
 
 def _accepted(factory: Callable[..., Any], context: Mapping[str, Any]) -> dict[str, Any]:
+    if not context:
+        return {}
     parameters = inspect.signature(factory).parameters
     if any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
         return dict(context)

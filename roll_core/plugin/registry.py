@@ -81,7 +81,8 @@ def _missing(
 
 def _other_kinds(offers: Iterable[Offer], bare: str) -> str:
     kinds = sorted({SINGULAR[o.kind] for o in offers if o.component.name == bare})
-    return f"; '{bare}' is a {' and a '.join(kinds)}" if kinds else ""
+    named = [f"an {kind}" if kind[0] in "aeiou" else f"a {kind}" for kind in kinds]
+    return f"; '{bare}' is {' and '.join(named)}" if named else ""
 
 
 def _absent(records: Iterable[PluginRecord]) -> str:

@@ -35,7 +35,7 @@ def summarise(result: RunResult, held_out: Mapping[str, Sequence[Prompt]]) -> di
         return {"domains": {}, "train_seconds": result.train_seconds, "status": result.status}
     first, last = min(result.evaluations), max(result.evaluations)
     before, after = result.evaluations[first], result.evaluations[last]
-    domains = {
+    domains: dict[str, dict[str, Any]] = {
         name: {
             "before": before[name].sampled.value,
             "after": after[name].sampled.value,

@@ -9,43 +9,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from roll_core.contracts import Filter, RolloutBackend
 from roll_core.errors import StarvationError
 from roll_core.rollout.single_turn import Decode, request_id, single_turn
+from roll_core.rooms import Books, DrawPrompts, Scoring, SeedOf
 from roll_core.types import Prompt, Rollout, RolloutGroup, SamplingParams, Ticket
-
-SeedOf = Callable[[Ticket, int, int], int]
-"""(ticket, sample index, attempt) to the seed of that sample's random stream."""
-
-
-class Scoring(Protocol):
-    """What the scheduler needs of the scoring room."""
-
-    async def score(self, rollout: Rollout) -> None: ...
-
-    def compose(self, group: RolloutGroup) -> None: ...
-
-
-class Books(Protocol):
-    """What the scheduler needs of the ledger."""
-
-    def draw(self, tickets: Iterable[Ticket]) -> None: ...
-
-    def run(self, ticket_id: int) -> int: ...
-
-    def score(self, ticket_id: int, attempt: int | None = None) -> None: ...
-
-    def admit(self, ticket_id: int) -> None: ...
-
-    def drop(self, ticket_id: int, reason: str) -> None: ...
-
-
-DrawPrompts = Callable[[int, int], Sequence[tuple[Ticket, Prompt]]]
-"""(count, step) to tickets with their prompts; fewer than `count` when the data have ended."""
 
 
 @dataclass(slots=True)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import functools
+import shutil
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -33,8 +35,10 @@ def context_for(kind: str, folder: Path) -> dict[str, Any]:
 
 
 @functools.cache
-def _models() -> tempfile.TemporaryDirectory[str]:
-    return tempfile.TemporaryDirectory(prefix="roll-tiny-", ignore_cleanup_errors=True)
+def _models() -> Path:
+    folder = tempfile.mkdtemp(prefix="roll-tiny-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return Path(folder)
 
 
 @functools.cache
@@ -42,6 +46,6 @@ def tiny_model(seed: int) -> Path:
     """A tiny random model in Hugging Face format, made once per process. Needs torch and transformers."""
     from roll_core.testing.tiny import make_tiny_model
 
-    folder = Path(_models().name) / str(seed)
+    folder = _models() / str(seed)
     folder.mkdir()
     return make_tiny_model(folder, seed=seed)

@@ -99,7 +99,6 @@ class Check:
     """Packages without which the check is skipped."""
 
 
-
 @dataclass(frozen=True, slots=True)
 class CheckResult:
     """How one check of one component went."""
@@ -113,6 +112,8 @@ class CheckResult:
     """Skipped because the package gives no cases."""
 
 
+_OPTIONAL = frozenset({"datasets", "matplotlib", "peft", "pyarrow", "safetensors", "torch", "transformers"})
+"""What the core's extra `train` brings."""
 _REGISTRY: dict[str, dict[str, Check]] = {}
 ANY_KIND = "*"
 """Kind of the checks that hold for every component."""
@@ -174,7 +175,13 @@ class BoundCheck:
             options = self.options
             if options is None:
                 options = self.cases.resolve_options(folder) if self.cases is not None else {}
-            self.check.fn(Subject(self.component, self.kind, options, self.cases, folder))
+            try:
+                self.check.fn(Subject(self.component, self.kind, options, self.cases, folder))
+            except ModuleNotFoundError as error:
+                package = (error.name or "").partition(".")[0]
+                if package not in _OPTIONAL:
+                    raise
+                raise CheckSkipped(f"needs {package}: install roll-core[train]") from error
 
     def result(self) -> CheckResult:
         """Run the check and report; an exception of the component is a failure of the check."""

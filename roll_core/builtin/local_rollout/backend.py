@@ -107,8 +107,9 @@ class LocalRolloutBackend:
                 del self._pending[request.request_id]
 
     def abort(self, request_id: str) -> None:
-        """End a running request; its `generate` call returns the tokens made so far. Unknown ids are ignored,
-        since the request may just have ended. Call it from the event loop's thread.
+        """End a running request; its `generate` call returns the tokens made so far.
+
+        Unknown ids are ignored, since the request may just have ended. Call it from the event loop's thread.
         """
         if request_id in self._pending:
             self._pending[request_id][0].is_dropped = True
@@ -169,20 +170,21 @@ class LocalRolloutBackend:
 
     def _problem(self, request: GenerateRequest, prompt: tuple[int, ...]) -> str:
         """What makes a request impossible, or an empty string."""
-        sampling, most = request.sampling, self._loaded.max_length
-        if not prompt:
-            return "the prompt is empty"
-        if len(prompt) >= most and not request.prefix_ids:
-            return f"the prompt has {len(prompt)} tokens, the model takes {most} with the response; shorten or drop it"
-        if min(prompt) < 0 or max(prompt) >= self._loaded.vocabulary:
-            return f"the prompt holds a token outside the model's vocabulary of {self._loaded.vocabulary}"
-        if sampling.temperature < 0 or not 0 < sampling.top_p <= 1 or sampling.top_k < 0 or sampling.max_new_tokens < 0:
-            return f"impossible sampling parameters: {sampling}"
-        if request.media:
-            return "the local backend takes text only; use a backend with vision for prompts with media"
-        if request.policy is not None and request.policy.adapter is not None:
-            return f"the local backend serves one set of weights, adapter '{request.policy.adapter}' was asked for"
-        return ""
+        sampling, most, vocabulary = request.sampling, self._loaded.max_length, self._loaded.vocabulary
+        is_possible = sampling.temperature >= 0 and 0 < sampling.top_p <= 1 and sampling.top_k >= 0
+        adapter = request.policy.adapter if request.policy else None
+        problems = {
+            "the prompt is empty": not prompt,
+            f"the prompt has {len(prompt)} tokens, the model takes {most} with the response; shorten or drop it": (
+                len(prompt) >= most and not request.prefix_ids
+            ),
+            f"the prompt holds a token outside the model's vocabulary of {vocabulary}": bool(prompt)
+            and (min(prompt) < 0 or max(prompt) >= vocabulary),
+            f"impossible sampling parameters: {sampling}": not is_possible or sampling.max_new_tokens < 0,
+            "the local backend takes text only; use a backend with vision for prompts with media": bool(request.media),
+            f"the local backend serves one set of weights, adapter '{adapter}' was asked for": adapter is not None,
+        }
+        return next((text for text, is_so in problems.items() if is_so), "")
 
     def _ensure_serving(self) -> None:
         """Start the serving task on the running loop, giving up what an ended loop left behind."""

@@ -118,7 +118,7 @@ class PromptBatch:
     slots: tuple[tuple[int, ...], ...]
 
 
-class DecodeCache(Cache):
+class DecodeCache(Cache):  # type: ignore[misc]  # transformers is not typed
     """Lets a transformers model take one decode step over the live slots."""
 
     def __init__(self, store: SlotStore, step: DecodeStep) -> None:
@@ -136,7 +136,7 @@ class DecodeCache(Cache):
         return self._step.window - 1
 
 
-class PrefillCache(Cache):
+class PrefillCache(Cache):  # type: ignore[misc]  # transformers is not typed
     """Lets a transformers model compute left-padded prompts [p, T] and keeps their keys and values in the slots."""
 
     def __init__(self, store: SlotStore, batch: PromptBatch) -> None:

@@ -74,12 +74,13 @@ class Generation:
         self.kept.append(kept)
         self.versions.append(version)
         sampling = self.request.sampling
-        if token in sampling.stop_token_ids or (
-            sampling.stop and stop_text.is_hit([*self.request.prefix_ids, *self.tokens], sampling.stop)
-        ):
+        if token in sampling.stop_token_ids or (sampling.stop and stop_text.is_hit(self._response(), sampling.stop)):
             self.finish_reason = "stop"
         elif len(self.tokens) >= self.limit:
             self.finish_reason = "length"
+
+    def _response(self) -> list[int]:
+        return [*self.request.prefix_ids, *self.tokens]
 
     def completion(self) -> Completion:
         """The result, once `finish_reason` is set."""

@@ -68,7 +68,8 @@ class _AttendPrompts(_Attend):
     def __call__(self, layer: int, queries: Tensor, keys: Tensor, values: Tensor, scale: float) -> Tensor:
         repeats = queries.shape[1] // keys.shape[1]
         attended = []
-        parts = zip(*(x.transpose(0, 1)[None].split(self._lengths, 2) for x in (queries, keys, values)), strict=True)
+        whole = (x.transpose(0, 1)[None] for x in (queries, keys, values))
+        parts = zip(*(torch.split(x, self._lengths, 2) for x in whole), strict=True)
         for slots, (query, key, value) in zip(self._slots, parts, strict=True):
             self._store.fill(layer, key, value, slots)
             key, value = key.repeat_interleave(repeats, 1), value.repeat_interleave(repeats, 1)  # noqa: PLW2901
@@ -123,13 +124,13 @@ class _Layer:
 
     def __call__(self, index: int, hidden: Tensor, rotary: _Rotary, attend: _Attend) -> Tensor:
         split = self._heads + self._kv_heads
-        heads = self._qkv(self._norms[0](hidden)).unflatten(-1, (split + self._kv_heads, self._size))
+        heads = self._qkv(self._norms[0](hidden)).view(-1, split + self._kv_heads, self._size)
         rotated = heads[:, :split]
         if self._head_norms:
-            parts = rotated.split((self._heads, self._kv_heads), 1)
+            parts = rotated[:, : self._heads], rotated[:, self._heads :]
             rotated = torch.cat([norm(part) for norm, part in zip(self._head_norms, parts, strict=True)], 1)
         rotated = rotary(rotated)
-        queries, keys = rotated.split((self._heads, self._kv_heads), 1)
+        queries, keys = rotated[:, : self._heads], rotated[:, self._heads :]
         attended = attend(index, queries, keys, heads[:, split:], self._scale)
         hidden = self._out.plus(attended, hidden)
         gate, up = self._gate_up(self._norms[1](hidden)).chunk(2, -1)

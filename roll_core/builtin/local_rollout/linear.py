@@ -7,7 +7,7 @@ some processors, several times faster than the float32 BLAS). Everywhere else th
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -35,8 +35,8 @@ def cpu_prefers_bfloat16() -> bool:
 
     Asked of the processor, not measured: a run that is resumed on a busy machine must not change its precision.
     """
-    capabilities = getattr(torch.cpu, "get_capabilities", dict)()
-    return any(capabilities.get(name, False) for name in _BF16_INSTRUCTIONS)
+    capabilities: Mapping[str, object] = getattr(torch.cpu, "get_capabilities", dict)()
+    return any(bool(capabilities.get(name)) for name in _BF16_INSTRUCTIONS)
 
 
 def _pack(weight: Tensor) -> Tensor:

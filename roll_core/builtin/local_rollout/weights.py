@@ -67,9 +67,7 @@ class WeightSink:
         faults = {"missing": missing, "unexpected": unexpected, "of another shape": wrong}
         text = "; ".join(f"{kind}: {_listed(names)}" for kind, names in faults.items() if names)
         if text:
-            raise BackendError(
-                f"these weights do not fit the rollout model: {text}. Both must be the same architecture"
-            )
+            raise BackendError(f"these weights do not fit the rollout model: {text}; both must be one architecture")
         return frozenset(given)
 
 

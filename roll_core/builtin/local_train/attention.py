@@ -44,7 +44,8 @@ class Bucket:
 @dataclass(frozen=True, slots=True, eq=False)
 class AttentionPlan:
     """How the tokens of one packed row see each other: buckets (prompts first) and inverse [n], each row's place in
-    the buckets laid end to end."""
+    the buckets laid end to end.
+    """
 
     buckets: tuple[Bucket, ...]
     inverse: Tensor
@@ -82,7 +83,9 @@ def packed_attention(
     plan = kwargs.get(PLAN_KEY)
     asked = [name for name in ("softcap", "s_aux", "position_bias", "sliding_window") if kwargs.get(name) is not None]
     if plan is None or attention_mask is not None or dropout or asked:
-        raise ValueError(f"{ATTENTION_NAME} attention needs a plan and supports no mask, dropout or {asked or 'extras'}")
+        raise ValueError(
+            f"{ATTENTION_NAME} attention needs a plan and supports no mask, dropout or {asked or 'extras'}"
+        )
     scale = float(scaling) if scaling is not None else query.shape[-1] ** -0.5
     flat = [tensor[0].transpose(0, 1) for tensor in (query, key, value)]
     out: Tensor = _PackedAttention.apply(*flat, plan, scale)  # type: ignore[no-untyped-call]  # torch's stub

@@ -6,6 +6,7 @@ float32 copies of its input. This version makes few passes and keeps the input a
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -71,3 +72,19 @@ def _same(module: nn.Module, weight: Tensor, eps: float) -> bool:
         return False
     ours = RmsNorm.apply(probe, weight, eps)  # type: ignore[no-untyped-call]
     return isinstance(theirs, Tensor) and torch.allclose(theirs.float(), ours.float(), rtol=1e-2, atol=1e-3)
+
+
+class EmbeddingLookup(torch.autograd.Function):
+    """weight[ids], whose gradient is added row by row to a float32 buffer instead of becoming a [V, H] tensor."""
+
+    @staticmethod
+    def forward(ctx: Any, weight: Tensor, ids: Tensor, gradient: Callable[[], Tensor]) -> Tensor:
+        ctx.save_for_backward(ids)
+        ctx.gradient = gradient
+        return nn.functional.embedding(ids, weight)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[None, None, None]:
+        (ids,) = ctx.saved_tensors
+        ctx.gradient().index_add_(0, ids.flatten(), grads[0].flatten(0, -2).float())
+        return None, None, None

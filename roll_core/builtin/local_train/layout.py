@@ -83,9 +83,7 @@ def packed_layout(batch: Batch, segments: IndexArray, device: torch.device) -> L
     before = inside[scored] - 1
     seg = segment_ids[scored]
     on_prompt = before < prompts[seg]
-    predictors = np.where(
-        on_prompt, starts[prefix[seg]] + before, starts[len(heads) + seg] + before - prompts[seg]
-    )
+    predictors = np.where(on_prompt, starts[prefix[seg]] + before, starts[len(heads) + seg] + before - prompts[seg])
     plan = _plan(prompts[heads], own, prefix, starts, device)
     return Layout(
         input_ids=_long(batch.token_ids[row_source], device)[None],

@@ -87,7 +87,8 @@ class Workspace:
 @dataclass(frozen=True, slots=True, eq=False)
 class TokenScores:
     """Of each target [m], float32: its log-prob under the distribution it was sampled from, under the full softmax at
-    the same temperature, and the entropy of the latter (None unless asked for)."""
+    the same temperature, and the entropy of the latter (None unless asked for).
+    """
 
     logprobs: Tensor
     full_logprobs: Tensor

@@ -21,15 +21,22 @@ class MasterWeights:
         parameters: what is trained, by name, in float32 or in `dtype`; parameters in another format than `dtype` are
             rounded to it, after their master has been taken.
         dtype: what the model computes in.
+        keep_float32: further parameters that compute in float32 whatever `dtype` is.
     """
 
-    def __init__(self, parameters: Mapping[str, nn.Parameter], dtype: torch.dtype) -> None:
-        self._compute = dict(parameters)
+    def __init__(
+        self,
+        parameters: Mapping[str, nn.Parameter],
+        dtype: torch.dtype,
+        keep_float32: Mapping[str, nn.Parameter] | None = None,
+    ) -> None:
+        wide = dict(keep_float32 or {})
+        self._compute = {**parameters, **wide}
         self._masters: dict[str, nn.Parameter] = {}
         self._names = {id(parameter): name for name, parameter in self._compute.items()}
         self._untouched: set[str] = set()
         for name, parameter in self._compute.items():
-            if dtype == torch.float32:
+            if dtype == torch.float32 or name in wide:
                 parameter.data = parameter.data.float()
                 master = parameter
             else:

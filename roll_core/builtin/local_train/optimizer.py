@@ -68,7 +68,8 @@ class Optimizer:
 
     def step(self) -> StepReport:
         """Clip, update the masters and publish them. A gradient that is not finite leaves everything as it was, but
-        the schedule goes on."""
+        the schedule goes on.
+        """
         lr = learning_rate(self._settings, self._step, self._total_steps)
         self._step += 1
         grads = self._weights.finish()

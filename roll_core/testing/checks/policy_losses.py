@@ -105,7 +105,7 @@ def is_reinforce_at_ratio_one(subject: Subject) -> None:
         raise CheckSkipped("it declares is_reinforce_at_one = False")
     inputs = _inputs(loss, log_ratio=0.0)
     gradient, expected = _gradient(loss, inputs), -inputs.advantages * inputs.mask
-    worst = float((gradient - expected).abs().max())
+    worst = float((gradient - expected)[inputs.mask].abs().max())
     if worst > _TOLERANCE:
         raise CheckFailed(
             f"at ratio 1 the gradient is off -A by up to {worst:.4f}: check sign and scale, or declare "

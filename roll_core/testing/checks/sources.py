@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 from roll_core.testing.kit import CheckFailed, Subject, check
@@ -28,8 +29,7 @@ def has_as_many_rows_as_it_says(subject: Subject) -> None:
 def gives_mappings(subject: Subject) -> None:
     """A row is a mapping from column names to values."""
     source = subject.build()
-    for index in _some(len(source)):
-        row = source[index]
+    for index, row in _rows(source):
         if not isinstance(row, Mapping) or not all(isinstance(key, str) for key in row) or not row:
             raise CheckFailed(f"row {index} is {row!r}: return a non-empty mapping with string keys")
 
@@ -52,11 +52,17 @@ def is_deterministic(subject: Subject) -> None:
     first, second = subject.build(), subject.build()
     if len(first) != len(second):
         raise CheckFailed(f"two instances have {len(first)} and {len(second)} rows")
-    for index in _some(len(first)):
-        rows = [dict(source[index]) for source in (first, first, second)]
-        if not (repr(rows[0]) == repr(rows[1]) == repr(rows[2])):
-            raise CheckFailed(f"row {index} differs from one reading to the next: {rows}")
+    for (index, row), *others in zip(_rows(first), _rows(first), _rows(second), strict=True):
+        if any(repr(row) != repr(other) for _, other in others):
+            raise CheckFailed(f"row {index} differs from one reading to the next: {row} and {others}")
 
 
-def _some(count: int) -> Any:
+def _some(count: int) -> list[int]:
     return sorted({*range(min(count, _LOOKED_AT)), *range(max(count - _LOOKED_AT, 0), count)})
+
+
+def _rows(source: Any) -> Iterator[tuple[int, Any]]:
+    """The rows that are there; that some are not is the finding of another check."""
+    for index in _some(len(source)):
+        with suppress(IndexError):
+            yield index, source[index]

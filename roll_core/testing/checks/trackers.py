@@ -30,17 +30,17 @@ def _started(subject: Subject) -> Iterator[Any]:
             tracker.finish("finished")
 
 
-def _normal_use(tracker: Any) -> None:
+def _use(tracker: Any, *scores: float | None) -> None:
     for step in range(3):
         tracker.log(step, {"reward/mean": 0.1 * step, "time/step_s": 1.0})
-        tracker.log_rollouts(step, [make_group([0.0, 1.0], ticket=step), make_group([None, 0.5], ticket=step + 10)])
+        tracker.log_rollouts(step, [make_group([0.0, 1.0], ticket=step), make_group(scores, ticket=step + 10)])
 
 
 @check("trackers")
 def survives_a_run(subject: Subject) -> None:
     """Start, metrics, rollouts (failed ones included) and finish go through."""
     with _started(subject) as tracker:
-        _normal_use(tracker)
+        _use(tracker, None, 0.5)
 
 
 @check("trackers")
@@ -84,7 +84,7 @@ def leaves_its_input_alone(subject: Subject) -> None:
 def writes_only_into_the_run_folder(subject: Subject) -> None:
     """Nothing appears in the working directory or beside the run folder."""
     with _started(subject) as tracker:
-        _normal_use(tracker)
+        _use(tracker, 0.5)
     strays = [*(subject.folder / "work").rglob("*"), *(p for p in subject.folder.iterdir() if p.name not in _OWN)]
     if strays:
         names = ", ".join(sorted(str(Path(p).relative_to(subject.folder)) for p in strays)[:5])

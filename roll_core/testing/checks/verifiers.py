@@ -137,7 +137,7 @@ def is_deterministic(subject: Subject) -> None:
     first, second = subject.build(), subject.build()
     for response, reference in [*cases.gold, *cases.wrong]:
         found = [_verify(v, response, reference) for v in (first, first, second)]
-        keys = {(v.status, v.score, v.answer, v.detail) for v in found}
+        keys = {(v.status, repr(v.score), v.answer, v.detail) for v in found}
         if len(keys) > 1:
             raise CheckFailed(f"{_show(response)} got different verdicts: {sorted(map(str, keys))}")
 

@@ -62,7 +62,8 @@ def test_incomplete_files(fail, text, parts):
         ("\ta: 1", "run.yaml:1:1: malformed YAML: found character '\\t'"),
         ("a: *x", "run.yaml:1:4: malformed YAML: found undefined alias 'x'"),
         ("a: &x [*x]", "run.yaml:1:4: the anchor at 'a.0' contains itself"),
-        ("a: !!python/object:os.x {}", "run.yaml:1:4"),
+        ("a: !!python/object:os.x {}", "run.yaml:1:4: the tag 'tag:yaml.org,2002:python/object:os.x' is not supported"),
+        ("a: !!set {b}", "run.yaml:1:4: the tag 'tag:yaml.org,2002:set' is not supported"),
         ("a: !!int x", "run.yaml:1:4: 'x' is not of type int"),
         ("{[a]: 1}", "run.yaml:1:2: a key must be text"),
         ("a: 1\n---\nb: 1", "malformed YAML"),
@@ -101,7 +102,7 @@ def test_a_file_that_is_not_text(tmp_path):
         ("=3", "is not of the form"),
         ("a..b=3", "is not of the form"),
         ("stpes=3", "override 'stpes=3': unknown key 'stpes'; did you mean 'steps'?"),
-        ("train.optim.rl=3", "unknown key 'rl'; did you mean 'lr'? known: betas"),
+        ("train.optim.lrr=3", "unknown key 'lrr'; did you mean 'lr'? known: betas"),
         ("steps.more=3", "'steps' is a single value, nothing can be set below it"),
         ("trackers.5.use=x", "'trackers' is a list of 3; use an index from 0 to 3 instead of '5'"),
         ("trackers.use=x", "use an index from 0 to 3 instead of 'use'"),
@@ -120,7 +121,10 @@ def test_override_mistakes(fail, small, override, message):
     ("extra", "message"),
     [
         ("mixer: {use: rtaio}", "mixer.use (run.yaml:6): no mixer named 'rtaio'; did you mean 'ratio'? known: ratio"),
-        ("algorithm: {loss: {clip_hihg: 1}}", "algorithm.loss.clip_hihg (run.yaml:6): unknown key 'clip_hihg'; did you"),
+        (
+            "algorithm: {loss: {clip_hihg: 1}}",
+            "algorithm.loss.clip_hihg (run.yaml:6): unknown key 'clip_hihg'; did",
+        ),
         ("algorithm: {advantage: {eps: -1}}", "algorithm.advantage.eps (run.yaml:6): input should be greater"),
         ("algorithm: {advantage: {scale: grp}}", "'grp' is not one of group, batch; did you mean 'group'?"),
         ("algorithm: {loss: {clip_high: -1}}", "algorithm.loss (run.yaml:6): clip_high must not be negative"),
@@ -136,7 +140,10 @@ def test_component_mistakes(fail, small, extra, message):
     ("verifier", "message"),
     [
         ("{use: regex}", "domains.math.verifier (run.yaml:5): key 'pattern' is missing"),
-        ("{use: math, strikt: 1}", "domains.math.verifier.strikt (run.yaml:5): unknown key 'strikt'; did you mean 'stri"),
+        (
+            "{use: math, strikt: 1}",
+            "domains.math.verifier.strikt (run.yaml:5): unknown key 'strikt'; did you mean",
+        ),
         ("{use: math, inner: {dept: 1}}", "domains.math.verifier.inner.dept (run.yaml:5): unknown key 'dept'; did you"),
         ("{use: math, tolerance: x}", "domains.math.verifier.tolerance (run.yaml:5): input should be a valid integer"),
         ("mth", "domains.math.verifier.use (run.yaml:5): no verifier named 'mth'; did you mean 'math'?"),

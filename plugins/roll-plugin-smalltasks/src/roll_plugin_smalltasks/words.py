@@ -1,4 +1,4 @@
-"""Names, places and things that prompts are made of. Appending is safe; a word's split depends on the word alone."""
+"""Names, places and things that prompts are made of. A word's split depends on the word alone, not on this order."""
 
 from __future__ import annotations
 

@@ -1,0 +1,118 @@
+"""Writes and reads the strategy's state, and exports Hugging Face folders."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+
+from roll_core.builtin.local_train.masters import MasterWeights
+from roll_core.builtin.local_train.optimizer import Optimizer
+from roll_core.builtin.local_train.weights import ModelWeights
+from roll_core.errors import CheckpointError
+
+_FORMAT = 1
+_STATE = "strategy.pt"
+_WEIGHT_SUFFIXES = frozenset({".safetensors", ".bin", ".pt", ".pth", ".gguf", ".h5", ".msgpack", ".onnx"})
+
+Trained = Mapping[str, tuple[MasterWeights, Optimizer]]
+"""What is trained, by role ("policy", "critic")."""
+
+
+def save_state(folder: Path, trained: Trained, facts: Mapping[str, Any]) -> None:
+    """Write masters, moments, schedules and random states into `folder`.
+
+    Args:
+        folder: exists and is empty.
+        trained: what to save.
+        facts: what must be the same when the state is loaded.
+
+    Raises:
+        CheckpointError: the folder cannot be written.
+    """
+    state: dict[str, Any] = {"format": _FORMAT, "facts": dict(facts), "random": _random_state()}
+    state["optimizers"] = {role: optimizer.state_dict() for role, (_, optimizer) in trained.items()}
+    try:
+        for role, (weights, _) in trained.items():
+            tensors = {name: master.detach().contiguous() for name, master in weights.masters.items()}
+            save_file(tensors, folder / f"{role}.safetensors")
+        torch.save(state, folder / _STATE)
+    except (OSError, RuntimeError, SafetensorError) as error:
+        raise CheckpointError(f"cannot write the training state to '{folder}': {error}") from error
+
+
+def load_state(folder: Path, trained: Trained, facts: Mapping[str, Any]) -> None:
+    """Read what `save_state` wrote into the given objects.
+
+    Raises:
+        CheckpointError: the state is missing, damaged, or of a run with other settings.
+    """
+    try:
+        state = torch.load(folder / _STATE, weights_only=True, map_location="cpu")
+        weights = {role: load_file(folder / f"{role}.safetensors") for role in trained}
+    except (OSError, RuntimeError, SafetensorError, EOFError) as error:
+        raise CheckpointError(f"cannot read the training state in '{folder}': {error}") from error
+    if state.get("format") != _FORMAT:
+        raise CheckpointError(f"'{folder}' has format {state.get('format')}, this version reads {_FORMAT}")
+    for name, value in facts.items():
+        if state["facts"].get(name) != value:
+            raise CheckpointError(
+                f"the state in '{folder}' was trained with {name} {state['facts'].get(name)!r}, this run has {value!r}; "
+                "set the strategy's options as they were"
+            )
+    try:
+        for role, (masters, optimizer) in trained.items():
+            masters.load(weights[role])
+            optimizer.load_state_dict(state["optimizers"][role])
+    except (KeyError, ValueError) as error:
+        raise CheckpointError(f"the state in '{folder}' does not fit this model: {error}") from error
+    _set_random_state(state["random"])
+
+
+def _random_state() -> dict[str, Any]:
+    cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
+    return {"cpu": torch.get_rng_state(), "cuda": cuda}
+
+
+def _set_random_state(state: Mapping[str, Any]) -> None:
+    torch.set_rng_state(state["cpu"])
+    if torch.cuda.is_available() and len(state["cuda"]) == torch.cuda.device_count():
+        torch.cuda.set_rng_state_all(state["cuda"])
+
+
+def export_model(folder: Path, model: Any, source: Path, weights: MasterWeights) -> None:
+    """Write a Hugging Face folder that loads as the trained model, in the format its source had.
+
+    Args:
+        folder: written to; made where missing.
+        model: the causal language model, or the peft model around it.
+        source: folder the model came from; its tokenizer and other small files are copied.
+        weights: masters, exported in place of the rounded weights.
+
+    Raises:
+        CheckpointError: the folder cannot be written.
+    """
+    from transformers import AutoConfig
+
+    masters = weights.masters
+    inner = model.get_base_model() if hasattr(model, "get_base_model") else model
+    dtype = getattr(AutoConfig.from_pretrained(source), "dtype", None) or torch.float32
+    tensors = {name: t.contiguous() for name, t in ModelWeights(model, dtype, masters.get).tensors()}
+    before = inner.config.dtype
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        inner.config.dtype = dtype
+        inner.save_pretrained(folder, state_dict=tensors)
+        for path in sorted(source.iterdir()):
+            weight_file = path.suffix in _WEIGHT_SUFFIXES or path.name.endswith(".index.json")
+            if path.is_file() and not weight_file and not (folder / path.name).exists():
+                shutil.copyfile(path, folder / path.name)
+    except (OSError, RuntimeError, SafetensorError) as error:
+        raise CheckpointError(f"cannot export the model to '{folder}': {error}") from error
+    finally:
+        inner.config.dtype = before

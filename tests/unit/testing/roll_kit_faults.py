@@ -1,0 +1,575 @@
+"""One right component per kind, and for every check a component that fails that check and no other."""
+
+from __future__ import annotations
+
+import math
+import random
+import time
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import click
+import numpy as np
+import pydantic
+
+from roll_core.contracts import StepResult
+from roll_core.types import RewardRecord, Verdict
+
+
+class Numbered:
+    """Instances know how many came before them: a way to be different each time."""
+
+    count: ClassVar[int] = 0
+
+    def __init__(self) -> None:
+        Numbered.count += 1
+        self.number = Numbered.count
+
+
+# --- verifiers --------------------------------------------------------------------------------------------------------
+
+
+class Verifier:
+    def verify(self, response, reference, **_):
+        if response.strip() == reference:
+            return Verdict.correct(response.strip())
+        return Verdict.incorrect() if response.strip() else Verdict.invalid("no answer")
+
+
+class AsyncVerifier(Verifier):
+    async def verify(self, response, reference, **_):
+        return super().verify(response, reference)
+
+
+class NeverRight(Verifier):
+    def verify(self, response, reference, **_):
+        return Verdict.incorrect(score=0.99)
+
+
+class AnyDigit(Verifier):
+    def verify(self, response, reference, **_):
+        return Verdict.correct() if response.strip().isdigit() else Verdict.incorrect()
+
+
+class LikesSilence(Verifier):
+    def verify(self, response, reference, **_):
+        return super().verify(response, reference) if response.strip() else Verdict.correct()
+
+
+class LikesChatter(Verifier):
+    def verify(self, response, reference, **_):
+        return Verdict.correct() if "lazy dog" in response else super().verify(response, reference)
+
+
+class LetsEscape(Verifier):
+    def verify(self, response, reference, **_):
+        return super().verify(response, reference) if response.strip() else Verdict.undecided("nothing there")
+
+
+class SaysNaN(Verifier):
+    def verify(self, response, reference, **_):
+        verdict = super().verify(response, reference)
+        if verdict.score == 0.0:
+            object.__setattr__(verdict, "score", math.nan)
+        return verdict
+
+
+class Moody(Numbered, Verifier):
+    def verify(self, response, reference, **_):
+        right = response.strip() == reference
+        mood = f"mood {self.number}"
+        return Verdict.correct(detail=mood) if right else Verdict.incorrect(detail=mood)
+
+
+class HoldsALambda(Verifier):
+    def __init__(self) -> None:
+        self.strip = lambda text: text.strip()
+
+
+class ChokesOnNul(Verifier):
+    def verify(self, response, reference, **_):
+        if "\x00" in response:
+            raise ValueError("embedded null byte")
+        return super().verify(response, reference)
+
+
+class Slow(Verifier):
+    def verify(self, response, reference, **_):
+        if len(response) > 100_000:
+            time.sleep(30)
+        return super().verify(response, reference)
+
+
+class DiesOnLength(Verifier):
+    def verify(self, response, reference, **_):
+        if len(response) > 100_000:
+            import os
+
+            os._exit(3)
+        return super().verify(response, reference)
+
+
+class LooseConfig(pydantic.BaseModel):
+    pass
+
+
+class OddRequirements(Verifier):
+    def requirements(self):
+        return {1}
+
+
+# --- rewards ----------------------------------------------------------------------------------------------------------
+
+
+class Reward:
+    def __call__(self, group):
+        return [r.score for r in group.rollouts]
+
+
+class OneShort(Reward):
+    def __call__(self, group):
+        return super().__call__(group)[1:]
+
+
+class NaNForNothing(Reward):
+    def __call__(self, group):
+        return [r.score or math.nan for r in group.rollouts]
+
+
+class ByPlace(Reward):
+    def __call__(self, group):
+        return [float(i) for i, _ in enumerate(group.rollouts)]
+
+
+class WritesRecords(Reward):
+    def __call__(self, group):
+        for r in group.rollouts:
+            r.rewards.append(RewardRecord("mine", 0.0))
+        return super().__call__(group)
+
+
+class ByInstance(Numbered, Reward):
+    def __call__(self, group):
+        return [float(self.number)] * len(group.rollouts)
+
+
+# --- filters ----------------------------------------------------------------------------------------------------------
+
+
+class Filter:
+    """Drops groups whose scores are all equal."""
+
+    def reject(self, group):
+        return "equal" if len(set(group.scores.tolist())) < 2 else None
+
+    def hopeless(self, scores, missing):
+        return "equal" if missing == 0 and len({s for s in scores if s is not None}) < 2 else None
+
+
+class EmptyReason(Filter):
+    def reject(self, group):
+        return "" if super().reject(group) else None
+
+    hopeless = None
+
+
+class NumberedReason(Numbered, Filter):
+    def reject(self, group):
+        return f"equal {self.number}" if super().reject(group) else None
+
+
+class Reorders(Filter):
+    def reject(self, group):
+        group.rollouts.reverse()
+        return super().reject(group)
+
+
+class GivesUpEarly(Filter):
+    def hopeless(self, scores, missing):
+        return "equal so far" if len({s for s in scores if s is not None}) < 2 else None
+
+
+# --- mixers -----------------------------------------------------------------------------------------------------------
+
+
+class Mixer:
+    """Weights by rows, independent draws."""
+
+    def __init__(self, domains, sizes, seed, total_steps) -> None:
+        self.domains, self.seed, self.total_steps = list(domains), seed, total_steps
+        total = sum(sizes.values())
+        self.shares = {d: sizes[d] / total for d in domains}
+        self.drawn = 0
+
+    def weights(self, step):
+        return dict(self.shares)
+
+    def draw(self, count, *, step, available):
+        return [self._one(available) for _ in range(count)]
+
+    def _one(self, available):
+        self.drawn += 1
+        rng = random.Random(f"{self.seed}/{self.drawn}")
+        return rng.choices(list(available), [self.shares[d] for d in available])[0]
+
+    def observe(self, groups):
+        pass
+
+    def state_dict(self):
+        return {"drawn": self.drawn}
+
+    def load_state_dict(self, state):
+        self.drawn = state["drawn"]
+
+
+class GrowsAtTheEnd(Mixer):
+    def weights(self, step):
+        return {d: w * (1.1 if step >= self.total_steps else 1.0) for d, w in self.shares.items()}
+
+
+class NeverNothing(Mixer):
+    def draw(self, count, *, step, available):
+        return super().draw(max(count, 1), step=step, available=available)
+
+
+class DrawsEvenly(Mixer):
+    def _one(self, available):
+        self.drawn += 1
+        return random.Random(f"{self.seed}/{self.drawn}").choice(list(available))
+
+
+class IgnoresEnds(Mixer):
+    def _one(self, available):
+        return super()._one(self.domains)
+
+
+class Forgetful(Mixer):
+    def load_state_dict(self, state):
+        pass
+
+
+class KeepsObjects(Mixer):
+    def state_dict(self):
+        return {"drawn": self.drawn, "domains": set(self.domains)}
+
+
+class SeedsByHash(Mixer):
+    def _one(self, available):
+        self.drawn += 1
+        rng = random.Random(hash(f"{self.seed}/{self.drawn}"))
+        return rng.choices(list(available), [self.shares[d] for d in available])[0]
+
+
+class ClearsGroups(Mixer):
+    def observe(self, groups):
+        for group in groups:
+            group.rollouts.clear()
+
+
+# --- sources ----------------------------------------------------------------------------------------------------------
+
+
+class Source:
+    def __init__(self) -> None:
+        self.rows = [{"prompt": f"{i}", "reference": i} for i in range(5)]
+
+    def __len__(self):
+        return len(self.rows)
+
+    def __getitem__(self, index):
+        if index < 0:
+            raise IndexError(index)
+        return self.rows[index]
+
+
+class SaysTooMuch(Source):
+    """Its last row is not there."""
+
+    def __getitem__(self, index):
+        if index == 4:
+            raise IndexError(index)
+        return super().__getitem__(index)
+
+
+class GivesTuples(Source):
+    def __getitem__(self, index):
+        return tuple(super().__getitem__(index).items()) if index == 0 else super().__getitem__(index)
+
+
+class CountsFromTheEnd(Source):
+    def __getitem__(self, index):
+        return self.rows[index]
+
+
+class FreshRows(Numbered, Source):
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows = [{"prompt": f"{self.number} {i}"} for i in range(5)]
+
+
+# --- environments -----------------------------------------------------------------------------------------------------
+
+
+class Environment:
+    """Ends at the third step."""
+
+    def __init__(self) -> None:
+        self.steps = 0
+
+    def start(self):
+        return "go"
+
+    def step(self, action):
+        if self.steps >= 3:
+            raise RuntimeError("the episode is over")
+        self.steps += 1
+        return StepResult(f"step {self.steps}", reward=self._reward(), terminated=self.steps == 3)
+
+    def _reward(self):
+        return 1.0
+
+    def close(self):
+        pass
+
+
+class AsyncEnvironment(Environment):
+    async def start(self):
+        return super().start()
+
+    async def step(self, action):
+        return super().step(action)
+
+
+class EarnsNaN(Environment):
+    def _reward(self):
+        return math.nan
+
+
+class Dreams(Numbered, Environment):
+    def __init__(self) -> None:
+        Numbered.__init__(self)
+        self.steps = 0
+
+    def start(self):
+        return f"go {self.number}"
+
+
+class GoesOn(Environment):
+    def step(self, action):
+        self.steps += 1
+        return StepResult("more", terminated=self.steps >= 3)
+
+
+class ClosesOnce(Environment):
+    def close(self):
+        if self.steps == -1:
+            raise RuntimeError("closed already")
+        self.steps = -1
+
+
+# --- advantages -------------------------------------------------------------------------------------------------------
+
+
+class Advantage:
+    def __call__(self, inputs):
+        return inputs.broadcast(inputs.rewards - inputs.group_mean(inputs.rewards))
+
+
+class PerRollout(Advantage):
+    def __call__(self, inputs):
+        return inputs.rewards
+
+
+class OffTheMask(Advantage):
+    def __call__(self, inputs):
+        centred = inputs.rewards - inputs.group_mean(inputs.rewards)
+        return centred[inputs.token_rollout].astype(np.float32)
+
+
+class DividesByNothing(Advantage):
+    def __call__(self, inputs):
+        centred = inputs.rewards - inputs.group_mean(inputs.rewards)
+        with np.errstate(all="ignore"):
+            return inputs.broadcast(np.where(centred == 0, 0, centred) + 0 * (1 / (inputs.group_size() - 1)))
+
+
+class RawReward(Advantage):
+    def __call__(self, inputs):
+        return inputs.broadcast(inputs.rewards)
+
+
+class RawRewardDeclared(RawReward):
+    is_centered = False
+
+
+class AgainstTheFirst(Advantage):
+    def __call__(self, inputs):
+        first = [inputs.rewards[np.flatnonzero(inputs.groups == g)[0]] for g in inputs.groups]
+        return inputs.broadcast(inputs.rewards - np.array(first))
+
+
+class ScalesByTheBatch(Advantage):
+    def __call__(self, inputs):
+        return super().__call__(inputs) / (1.0 + np.abs(inputs.rewards).max())
+
+
+class ScalesByTheBatchDeclared(ScalesByTheBatch):
+    scope = "batch"
+
+
+class Overwrites(Advantage):
+    def __call__(self, inputs):
+        result = super().__call__(inputs)
+        inputs.token_rewards[:] = 0
+        return result
+
+
+# --- policy losses ----------------------------------------------------------------------------------------------------
+
+
+class Loss:
+    """Ratio times advantage, clipped."""
+
+    def __call__(self, inputs):
+        ratio = (inputs.logprobs - inputs.old_logprobs).clamp(-20, 20).exp()
+        clipped = ratio.clamp(0.8, 1.2)
+        return (-inputs.advantages * ratio).maximum(-inputs.advantages * clipped)
+
+
+class OneNumber(Loss):
+    def __call__(self, inputs):
+        return super().__call__(inputs).sum()
+
+
+class DoublesFarGradients(Loss):
+    def __call__(self, inputs):
+        ratio = (inputs.logprobs - inputs.old_logprobs).clamp(-20, 20).exp()
+        far = (ratio.detach() > 1.1).double()
+        ratio.register_hook(lambda g: g * (1 + far))
+        return -inputs.advantages * ratio
+
+
+class CountsThePrompt(Loss):
+    """Multiplies by the ratio of the unsampled tokens."""
+
+    def __call__(self, inputs):
+        log_ratio = (inputs.logprobs - inputs.old_logprobs) * ~inputs.mask
+        sums = log_ratio.new_zeros(inputs.n_segments).index_add(0, inputs.segment_ids, log_ratio)
+        return super().__call__(inputs) * inputs.per_token(sums).clamp(-20, 20).exp()
+
+
+class WrongSign(Loss):
+    def __call__(self, inputs):
+        return -super().__call__(inputs)
+
+
+class WrongSignDeclared(WrongSign):
+    is_reinforce_at_one = False
+
+
+class AveragesOverTheMicroBatch(Loss):
+    """Right for three segments only."""
+
+    def __call__(self, inputs):
+        return super().__call__(inputs) * 3 / inputs.n_segments
+
+
+class Unclamped(Loss):
+    def __call__(self, inputs):
+        return -inputs.advantages * (inputs.logprobs - inputs.old_logprobs).exp()
+
+
+class WritesInPlace(Loss):
+    def __call__(self, inputs):
+        inputs.old_values.zero_()
+        return super().__call__(inputs)
+
+
+# --- trackers ---------------------------------------------------------------------------------------------------------
+
+
+class Tracker:
+    def start(self, run):
+        self.folder, self.last, self.is_done = run.folder, -1, False
+
+    def log(self, step, metrics):
+        (self.folder / "log.txt").write_text(str(dict(metrics)))
+
+    def log_rollouts(self, step, groups):
+        pass
+
+    def finish(self, status):
+        pass
+
+
+class NeedsScores(Tracker):
+    def log_rollouts(self, step, groups):
+        sum(r.score for group in groups for r in group.rollouts)
+
+
+class RoundsNumbers(Tracker):
+    def log(self, step, metrics):
+        for value in metrics.values():
+            int(value)
+
+
+class WantsOrder(Tracker):
+    def log(self, step, metrics):
+        if step <= self.last:
+            raise ValueError("steps must rise")
+        self.last = step
+
+
+class FinishesOnce(Tracker):
+    def finish(self, status):
+        if self.is_done:
+            raise RuntimeError("finished already")
+        self.is_done = True
+
+
+class PopsTimes(Tracker):
+    def log(self, step, metrics):
+        if "time/step_s" in metrics:
+            metrics.pop("time/step_s")
+
+
+class WritesHere(Tracker):
+    def log_rollouts(self, step, groups):
+        with open("rollouts.txt", "w") as file:
+            file.write("here")
+
+
+# --- models and commands ----------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Model:
+    cache: Any
+    files: tuple[str, ...] = ("config.json", "tokenizer.json", "model.safetensors")
+
+    def resolve(self, name):
+        folder = self.cache / name
+        folder.mkdir(parents=True, exist_ok=True)
+        for file in self.files:
+            (folder / file).touch()
+        return folder
+
+
+def no_tokenizer(cache: Any):
+    return Model(cache, ("config.json", "model.safetensors"))
+
+
+def command():
+    @click.command()
+    def hello() -> None:
+        """Say hello."""
+
+    return hello
+
+
+def wordless_command():
+    @click.command()
+    def hello() -> None:
+        pass
+
+    return hello

@@ -1,0 +1,1 @@
+"""A verifier for mathematical answers: is the final answer of a response equal to the reference as mathematics?"""
