@@ -9,6 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from roll_core.api import train
     from roll_core.errors import (
         BackendError,
         CheckpointError,
@@ -53,10 +54,12 @@ __all__ = [
     "load_verifier",
     "policy_loss",
     "reward",
+    "train",
     "verifier",
 ]
 
 _HOMES = {
+    "roll_core.api": ("train",),
     "roll_core.errors": (
         "BackendError",
         "CheckpointError",

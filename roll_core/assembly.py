@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+import sys
 import uuid
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from roll_core.checkpoint import Checkpoint, CheckpointStore
 from roll_core.config.load import check_config, plain
-from roll_core.config.plan import BatchPlan
+from roll_core.config.plan import BatchPlan, size_warnings
 from roll_core.config.resolve import resolve_algorithm, resolve_eval_data, resolve_sampling
 from roll_core.config.schema import ComponentRef, DataConfig, RunConfig
 from roll_core.contracts import Mixer, RolloutBackend, RunInfo, Source, Tracker, TrainSetup, TrainStrategy
@@ -24,6 +25,7 @@ from roll_core.credit import Credit, DomainAlgorithm, required_columns
 from roll_core.data import DomainStream, Draw, HeldOut, Ledger, PromptBuilder, keyed_seed
 from roll_core.dataflow import Dataflow
 from roll_core.engine import Engine, Parts
+from roll_core.errors import ConfigError
 from roll_core.evaluation import Evaluator
 from roll_core.models import resolve_model
 from roll_core.rollout.scheduler import RolloutScheduler
@@ -54,6 +56,9 @@ class Assembly:
         self.host = host
         self.plan: BatchPlan = check_config(loaded, host)
         """The batch arithmetic."""
+        for warning in size_warnings(loaded.config):
+            logger.warning("%s", warning)
+        host.notify("roll_configure", config=plain(loaded.config.model_dump()))
 
     @property
     def config(self) -> RunConfig:
@@ -139,7 +144,7 @@ class Assembly:
                 data,
                 self._build("sources", data, f"domains.{name}.eval_data"),
                 self.tokenizer,
-                max_prompt_tokens=self.config.batch.max_prompt_tokens,
+                max_prompt_tokens=self._max_prompt_tokens(name),
                 limit=self.config.eval.limit,
             )
             overlap = held_out.overlap(self.builders[name])
@@ -300,9 +305,24 @@ class Assembly:
 
     def _builder(self, domain: str, data: DataConfig, place: str) -> PromptBuilder:
         source: Source = self._build("sources", data, place)
-        return PromptBuilder(
-            domain, data, source, self.tokenizer, max_prompt_tokens=self.config.batch.max_prompt_tokens
-        )
+        return PromptBuilder(domain, data, source, self.tokenizer, max_prompt_tokens=self._max_prompt_tokens(domain))
+
+    def _max_prompt_tokens(self, domain: str) -> int:
+        """What the config allows, and the model's context leaves beside the response."""
+        response = resolve_sampling(self.config, domain).max_new_tokens
+        room = self._context_length - response
+        if room < 1:
+            raise ConfigError(
+                f"domains.{domain}: {response} new tokens leave no room for a prompt in the context of "
+                f"{self._context_length} tokens of {self.model_folder.name}; lower rollout.sampling.max_new_tokens"
+            )
+        return min(self.config.batch.max_prompt_tokens, room)
+
+    @cached_property
+    def _context_length(self) -> int:
+        config = json.loads((self.model_folder / "config.json").read_text(encoding="utf-8"))
+        text = config.get("text_config", config)
+        return int(text.get("max_position_embeddings", sys.maxsize))
 
     def _build(self, kind: str, ref: ComponentRef, place: str, **context: Any) -> Any:
         return self.host.build(kind, ref.use, ref.options, place=place, **context)

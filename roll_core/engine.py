@@ -25,7 +25,7 @@ from roll_core.errors import CheckpointError, ConfigError, StarvationError
 from roll_core.evaluation import DomainResult, Evaluator, metrics_of
 from roll_core.interrupt import StopRequest
 from roll_core.rollout.scheduler import RolloutScheduler, StepRollouts
-from roll_core.rooms import Books, CreditRoom, Observers, ScoringReport, Stateful, Workers
+from roll_core.rooms import Books, CreditRoom, Drawing, Observers, ScoringReport, Workers
 from roll_core.step_metrics import rollout_metrics
 from roll_core.types import Batch, ColumnSpec, RolloutGroup, batch_of
 
@@ -41,7 +41,7 @@ class Parts:
     config: RunConfig
     run: RunInfo
     flow: Dataflow
-    draw: Stateful
+    draw: Drawing
     mixer: Mixer
     ledger: Books
     scheduler: RolloutScheduler
@@ -184,7 +184,7 @@ class Engine:
         self._state = self._snapshot()
         for tracker in parts.trackers:
             self._guarded(tracker, lambda t: t.log_rollouts(self.step, rollouts.groups))
-        return report.mix_metrics()
+        return report.mix_metrics() | parts.draw.metrics()
 
     def _report(self, metrics: dict[str, float]) -> None:
         self.result.metrics.append(metrics)

@@ -17,11 +17,6 @@ def cache_folder() -> Path:
     return Path(os.environ.get("ROLL_CACHE") or Path.home() / ".cache" / "roll") / "models"
 
 
-def component_name(model: str) -> str:
-    """The component a model name means: `smollm2-135m` is declared as `smollm2_135m`."""
-    return model.lower().replace("-", "_").replace(".", "_")
-
-
 def resolve_model(name: str, host: Host | None = None, *, place: str = "model.path") -> Path:
     """A folder that `from_pretrained` loads, prepared first when an installed `models` component offers the name.
 
@@ -43,10 +38,10 @@ def resolve_model(name: str, host: Host | None = None, *, place: str = "model.pa
 
         host = Host.discover()
     known = {component.name for _, _, component in host.components("models")}
-    if component_name(name) not in known:
+    if name not in known:
         raise ConfigError(
-            f"no model folder and no installed model named '{name}' ({place}){near_match(component_name(name), known)} "
+            f"no model folder and no installed model named '{name}' ({place}){near_match(name, known) or ';'} "
             f"installed models: {', '.join(sorted(known)) or 'none'}"
         )
-    resolver = host.build("models", component_name(name), {}, place=place, cache=cache_folder())
+    resolver = host.build("models", name, {}, place=place, cache=cache_folder())
     return Path(resolver.resolve(name))

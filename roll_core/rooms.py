@@ -26,6 +26,12 @@ class Stateful(Protocol):
     def load_state_dict(self, state: Mapping[str, Any]) -> None: ...
 
 
+class Drawing(Stateful, Protocol):
+    """The draw of prompts."""
+
+    def metrics(self) -> dict[str, float]: ...
+
+
 class Scoring(Protocol):
     """Verdicts of rollouts as they end, rewards of groups when all of it has ended."""
 

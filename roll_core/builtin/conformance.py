@@ -28,5 +28,5 @@ CONFORMANCE: dict[str, Cases] = {
     "rewards/length": Cases(options={"budget": 64}),
     "sources/dataset": Cases(options=_jsonl),
     "sources/rows": Cases(options={"rows": _ROWS}),
-    "train_strategies/local": StrategyCases(),
+    "train_strategies/local": StrategyCases(accumulation=({"micro_tokens": 4096}, {"micro_tokens": 16})),
 }

@@ -1,1 +1,1 @@
-"""."""
+"""The command line `roll`. Every command is a module of its own, imported when it is called."""

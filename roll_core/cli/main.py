@@ -33,6 +33,7 @@ _COMMANDS = {
     "train": LazyCommand("roll_core.cli.train:train", "Train a model as a config says."),
     "resume": LazyCommand("roll_core.cli.train:resume", "Go on with an interrupted run."),
     "eval": LazyCommand("roll_core.cli.evaluate:evaluate", "Measure held-out accuracy of a config or a run."),
+    "export": LazyCommand("roll_core.cli.export:export", "Write a run's weights as a Hugging Face folder."),
     "rollouts": LazyCommand("roll_core.cli.rollouts:rollouts", "Browse the rollouts of a run."),
     "config": LazyCommand("roll_core.cli.config:config_group", "Explain and check configurations."),
     "plugins": LazyCommand("roll_core.cli.plugins:plugins", "List, show, check and create plugins."),
@@ -100,7 +101,14 @@ class RollGroup(LazyGroup):
 
 
 @click.group(cls=RollGroup, lazy=_COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=lambda c, _, on: _version(c, on))
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=lambda c, _, on: _version(c, on),
+    help="Show the version of roll-core and exit.",
+)
 @click.option("--plugin", "plugin", multiple=True, metavar="no:NAME", help="Do not load this plugin (repeatable).")
 @click.option("--rollfile", type=click.Path(path_type=Path), help="Load this Python file as a plugin.")
 @click.option("--debug", is_flag=True, help="Show tracebacks.")

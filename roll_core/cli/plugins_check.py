@@ -123,10 +123,10 @@ def _print(reports: Sequence[Report], broken: Sequence[PluginRecord]) -> None:
 
     console = Console(soft_wrap=False)
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in ("component", "plugin"):
-        table.add_column(column, overflow="fold")
+    table.add_column("component", no_wrap=True)
+    table.add_column("plugin", overflow="fold")
     for column in _STYLES:
-        table.add_column(column.replace("_", " "), justify="right", no_wrap=True)
+        table.add_column(column.partition("_")[0], justify="right", no_wrap=True)
     for report in reports:
         counts: Counter[str] = Counter(r.outcome for r in report.results)
         cells = [Text(str(counts[name]), style=style) if counts[name] else Text("-") for name, style in _STYLES.items()]

@@ -53,14 +53,12 @@ def _show(trained: TrainedRun, context: click.Context) -> None:
 
     from roll_core.cli.main import INTERRUPTED
 
-    console = Console()
     if trained.summary["domains"]:
-        console.print(trained.table())
-    console.print(
-        f"{trained.result.steps} steps, {trained.result.train_seconds:.0f} s of training, in {trained.folder}"
-    )
+        Console().print(trained.table())
+    result = trained.result
+    click.echo(f"{result.steps} steps, {result.train_seconds:.0f} s of training, in {trained.folder}")
     if trained.plot is not None:
-        console.print(f"plot: {trained.plot}")
-    if trained.result.status == "interrupted":
-        console.print(f"interrupted; go on with: roll resume {trained.folder}")
+        click.echo(f"plot: {trained.plot}")
+    if result.status == "interrupted":
+        click.echo(f"interrupted; go on with: roll resume {trained.folder}")
         context.exit(INTERRUPTED)

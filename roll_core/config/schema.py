@@ -5,80 +5,67 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import Field, field_validator
 
+from roll_core.config.algorithm import (
+    AdaptiveKL,
+    Aggregation,
+    AlgorithmConfig,
+    AlgorithmOverride,
+    ComponentPatch,
+    CorrectionConfig,
+    KLConfig,
+    OverlongConfig,
+)
+from roll_core.config.base import ComponentRef, NonNegative, NonNegativeInt, PositiveInt, Strict
 from roll_core.config.marks import OfKind
 from roll_core.contracts import LoraSettings, OptimSettings
 from roll_core.types import SamplingParams
 
-PositiveInt = Annotated[int, Field(ge=1)]
-NonNegativeInt = Annotated[int, Field(ge=0)]
-NonNegative = Annotated[float, Field(ge=0)]
+__all__ = [
+    "CRITIC_LR",
+    "AdaptiveKL",
+    "Aggregation",
+    "AlgorithmConfig",
+    "AlgorithmOverride",
+    "BatchConfig",
+    "CheckpointConfig",
+    "Columns",
+    "ComponentPatch",
+    "ComponentRef",
+    "CorrectionConfig",
+    "CriticConfig",
+    "DataConfig",
+    "DomainConfig",
+    "EvalConfig",
+    "Example",
+    "KLConfig",
+    "ModelConfig",
+    "NonNegative",
+    "NonNegativeInt",
+    "OverlongConfig",
+    "PluginsConfig",
+    "PositiveInt",
+    "RewardRef",
+    "RolloutConfig",
+    "RunConfig",
+    "SamplingConfig",
+    "ScoringConfig",
+    "Strict",
+    "TrainConfig",
+]
+
 CRITIC_LR = 1e-5
 """Learning rate of a critic that names none."""
-Aggregation = Literal["token-mean", "seq-mean-token-mean", "seq-mean-token-sum", "dr_grpo"]
-
-
-class Strict(BaseModel):
-    """Unknown keys are errors; the text under a field documents it."""
-
-    model_config = ConfigDict(
-        extra="forbid",
-        frozen=True,
-        arbitrary_types_allowed=True,
-        use_attribute_docstrings=True,
-        validate_default=True,
-        allow_inf_nan=False,
-    )
-
-
-class ComponentRef(Strict):
-    """A component by name with its options, `{use: grpo, eps: 1e-4}`; a bare name is short for `{use: name}`.
-
-    From Python, `use` may be the object or function itself. Where the field has a default component, a mapping without
-    `use` gives options to that one.
-    """
-
-    model_config = ConfigDict(extra="allow")
-
-    use: Any
-    """Name of the component (`owner/name` when two plugins offer it), or the object itself."""
-
-    @classmethod
-    def long_form(cls, value: Any) -> Any:
-        """Write the short form of a reference as a mapping; a mapping (or null) comes back as it is."""
-        return value if value is None or isinstance(value, Mapping) else {"use": value}
-
-    @model_validator(mode="before")
-    @classmethod
-    def _expand(cls, value: Any) -> Any:
-        if isinstance(value, cls):
-            return value
-        if isinstance(value, ComponentRef):
-            return {name: getattr(value, name) for name in value.model_fields_set}
-        return cls.long_form(value)
-
-    @field_validator("use")
-    @classmethod
-    def _use_is_component(cls, value: Any) -> Any:
-        if value is None or isinstance(value, bool | int | float | bytes | list | tuple | dict | set):
-            raise ValueError("must be the name of a component, or from Python the object itself")
-        if isinstance(value, str) and not value.strip():
-            raise ValueError("names no component")
-        return value
-
-    @property
-    def options(self) -> dict[str, Any]:
-        """Everything but the declared fields: the component's own options."""
-        return dict(self.model_extra or {})
 
 
 class RewardRef(ComponentRef):
     """A reward component and its weight in the sum."""
 
     weight: float = 1.0
+    """Factor of its values in the sum."""
 
 
 class Columns(Strict):
@@ -96,22 +83,28 @@ class Example(Strict):
     """One worked example shown before the question."""
 
     user: str
+    """The question as it would be asked."""
     assistant: str
+    """The answer as it should be given."""
 
 
 class DataConfig(ComponentRef):
     """A source of rows and how a row becomes a prompt. A bare path is short for `{path: ...}`."""
 
     use: Any = "dataset"
+    """The source."""
     columns: Columns = Columns()
+    """Which columns hold what."""
     template: str = "{prompt}"
     """Text of the user turn; `{prompt}` and any other column of the row may be named."""
     system: str | None = None
     """System message; null leaves the chat template's own."""
     examples: tuple[Example, ...] = ()
+    """Worked examples, shown as earlier turns of the chat."""
     chat: bool = True
     """Render through the tokenizer's chat template; false continues the raw text."""
     shuffle: bool = True
+    """Draw the rows in an order that depends on the run's seed."""
     repeat: bool = True
     """Start again (in a new order) when the rows are used up; false ends the domain."""
     limit: PositiveInt | None = None
@@ -131,51 +124,19 @@ class SamplingConfig(Strict):
     """How the policy's tokens are drawn while training."""
 
     temperature: Annotated[float, Field(gt=0)] = 1.0
+    """Divides the logits."""
     top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """Keep the smallest set of tokens with this much probability; 1 keeps all."""
     top_k: NonNegativeInt = 0
     """0 keeps the whole vocabulary."""
     max_new_tokens: PositiveInt = 64
+    """Longest answer in tokens; a longer one is cut and counts as truncated."""
     stop: tuple[str, ...] = ()
+    """Texts that end an answer, beside the model's own stop tokens."""
 
     def params(self, stop_token_ids: tuple[int, ...]) -> SamplingParams:
         """The sampling parameters with the tokenizer's stop tokens."""
         return SamplingParams(self.temperature, self.top_p, self.top_k, self.max_new_tokens, stop_token_ids, self.stop)
-
-
-class AdaptiveKL(Strict):
-    """coef *= 1 + clip(kl / target - 1, -0.2, 0.2) * rollouts / horizon (Ziegler et al. 2019, arXiv:1909.08593)."""
-
-    target: Annotated[float, Field(gt=0)]
-    horizon: Annotated[float, Field(gt=0)] = 10_000.0
-
-
-class KLConfig(Strict):
-    """Divergence from the reference model. With `coef: 0` no reference is loaded."""
-
-    coef: NonNegative = 0.0
-    where: Literal["loss", "reward"] = "loss"
-    estimator: Literal["k1", "k2", "k3", "unbiased"] = "unbiased"
-    """k1, k2, k3 as Schulman names them; `unbiased` is w * k3 with w = pi / sg[pi] (in a reward: k1)."""
-    adaptive: AdaptiveKL | None = None
-
-
-class CorrectionConfig(Strict):
-    """Weights for the gap between trainer and sampler, w = exp(old_logprobs - rollout_logprobs), detached."""
-
-    kind: Literal["none", "token_tis", "token_mask", "seq_tis", "seq_mask", "geo_mask"] = "none"
-    low: NonNegative = 0.0
-    """Lower bound (masks only)."""
-    high: Annotated[float, Field(gt=0)] = 2.0
-
-
-class OverlongConfig(Strict):
-    """Answers that hit the length limit: DAPO's soft penalty (arXiv:2503.14476), or out of the loss."""
-
-    buffer: NonNegativeInt = 0
-    """The penalty grows linearly over the last `buffer` tokens before `max_new_tokens`; 0 switches it off."""
-    penalty: NonNegative = 1.0
-    mask: bool = False
-    """Leave truncated answers out of the loss (they stay in the group's statistics)."""
 
 
 class CriticConfig(Strict):
@@ -184,6 +145,7 @@ class CriticConfig(Strict):
     path: str | None = None
     """Model to start from; null takes the policy's."""
     optim: OptimSettings = OptimSettings(lr=CRITIC_LR)
+    """The critic's own optimiser."""
     value_clip: NonNegative = 0.2
     """Range around the old values; 0 switches value clipping off."""
 
@@ -193,54 +155,17 @@ class CriticConfig(Strict):
         return {"lr": CRITIC_LR, **value} if isinstance(value, Mapping) else value
 
 
-class AlgorithmConfig(Strict):
-    """Any advantage estimator with any loss."""
-
-    advantage: Annotated[ComponentRef, OfKind("advantages", "grpo")] = ComponentRef(use="grpo")
-    loss: Annotated[ComponentRef, OfKind("policy_losses", "ppo_clip")] = ComponentRef(use="ppo_clip")
-    agg: Aggregation = "token-mean"
-    agg_length: PositiveInt | None = None
-    """The constant length of `agg: dr_grpo`; null takes `max_new_tokens`."""
-    kl: KLConfig = KLConfig()
-    entropy_coef: float = 0.0
-    correction: CorrectionConfig = CorrectionConfig()
-    overlong: OverlongConfig = OverlongConfig()
-
-
-class ComponentPatch(ComponentRef):
-    """Options for an inherited component, or with `use` another component in its place."""
-
-    use: Any = None
-    """Null keeps the inherited component; naming another one drops the inherited options."""
-
-    @field_validator("use")
-    @classmethod
-    def _use_is_component(cls, value: Any) -> Any:
-        return None if value is None else ComponentRef(use=value).use
-
-
-class AlgorithmOverride(AlgorithmConfig):
-    """What a domain does differently; every key that is not set is inherited from `algorithm`."""
-
-    advantage: Annotated[ComponentPatch, OfKind("advantages")] = ComponentPatch()
-    loss: Annotated[ComponentPatch, OfKind("policy_losses")] = ComponentPatch()
-
-    @model_validator(mode="before")
-    @classmethod
-    def _from_algorithm(cls, value: Any) -> Any:
-        if isinstance(value, AlgorithmConfig) and not isinstance(value, cls):
-            return {name: getattr(value, name) for name in value.model_fields_set}
-        return value
-
-
 class DomainConfig(Strict):
     """One kind of task: its data, its judge, its rewards."""
 
     data: Annotated[DataConfig, OfKind("sources", "dataset")]
+    """Rows to train on."""
     eval_data: Annotated[DataConfig, OfKind("sources", "dataset")] | None = None
     """Held-out rows; columns, template, system, examples and chat are taken from `data` where not given."""
     verifier: Annotated[ComponentRef, OfKind("verifiers")]
+    """Judges each response; its score is the raw task metric."""
     rewards: tuple[Annotated[RewardRef, OfKind("rewards")], ...] = (RewardRef(use="verdict"),)
+    """Components whose weighted values add up to the reward."""
     sampling: SamplingConfig | None = None
     """Overrides of `rollout.sampling` (merged key by key)."""
     algorithm: AlgorithmOverride | None = None
@@ -279,7 +204,9 @@ class RolloutConfig(Strict):
     """Generation."""
 
     backend: Annotated[ComponentRef, OfKind("rollout_backends", "local")] = ComponentRef(use="local")
+    """The engine that generates."""
     sampling: SamplingConfig = SamplingConfig()
+    """How tokens are drawn, in every domain that says nothing else."""
     max_draws: PositiveInt = 8
     """A step ends with an error after drawing `max_draws * batch.prompts` prompts without filling its batch."""
     early_stop: bool = False
@@ -302,7 +229,9 @@ class TrainConfig(Strict):
     """Training engine and optimiser."""
 
     strategy: Annotated[ComponentRef, OfKind("train_strategies", "local")] = ComponentRef(use="local")
+    """The engine that trains."""
     optim: OptimSettings = OptimSettings()
+    """The policy's optimiser."""
 
 
 class EvalConfig(Strict):
@@ -311,7 +240,9 @@ class EvalConfig(Strict):
     every: NonNegativeInt = 0
     """Steps between evaluations; 0 leaves only start and end."""
     at_start: bool = True
+    """Evaluate before the first step."""
     at_end: bool = True
+    """Evaluate after the last step."""
     samples: PositiveInt = 1
     """Sampled answers per prompt."""
     limit: PositiveInt | None = None
@@ -326,14 +257,18 @@ class CheckpointConfig(Strict):
     every: NonNegativeInt = 0
     """Steps between checkpoints; 0 writes only the last."""
     keep: PositiveInt = 2
+    """How many of the newest stay on disk."""
     at_end: bool = True
+    """Also write one after the last step."""
 
 
 class PluginsConfig(Strict):
     """Which plugins may take part."""
 
     blocked: tuple[str, ...] = ()
+    """Plugins (or distributions) that are not loaded."""
     required: tuple[str, ...] = ()
+    """Plugins the run cannot be without."""
     rollfile: str | None = None
     """A Python file that is loaded as a plugin."""
 
@@ -342,30 +277,47 @@ class RunConfig(Strict):
     """One run."""
 
     name: str = "run"
+    """Name of the run; also of its folder."""
     folder: str | None = None
     """Where the run is kept; null means `runs/<name>`."""
     seed: NonNegativeInt = 0
+    """Key of every random stream."""
     steps: PositiveInt = 100
+    """Steps to train; a step is draw, roll out, score, credit, update, sync."""
     strict: bool = False
     """Raise where an observer (tracker, hook) fails instead of logging and counting."""
     model: ModelConfig
+    """The policy."""
     domains: Annotated[dict[str, DomainConfig], Field(min_length=1)]
+    """The kinds of task, by a name of your choice."""
     mixer: Annotated[ComponentRef, OfKind("mixers", "ratio")] = ComponentRef(use="ratio")
+    """Chooses the domain of each prompt."""
     algorithm: AlgorithmConfig = AlgorithmConfig()
+    """How rewards become an update."""
     critic: CriticConfig = CriticConfig()
+    """The value model, for estimators that read values."""
     filters: tuple[Annotated[ComponentRef, OfKind("filters")], ...] = ()
+    """Which finished groups are trained on, in written order (dynamic sampling)."""
     batch: BatchConfig = BatchConfig()
+    """Sizes of a step."""
     rollout: RolloutConfig = RolloutConfig()
+    """Generation."""
     scoring: ScoringConfig = ScoringConfig()
+    """Verifier processes."""
     train: TrainConfig = TrainConfig()
+    """Training engine and optimiser."""
     eval: EvalConfig = EvalConfig()
+    """Held-out evaluation inside training."""
     checkpoint: CheckpointConfig = CheckpointConfig()
+    """Full-state checkpoints."""
     trackers: tuple[Annotated[ComponentRef, OfKind("trackers")], ...] = (
         ComponentRef(use="console"),
         ComponentRef(use="jsonl"),
         ComponentRef(use="parquet"),
     )
+    """Where metrics and rollouts go; several at once."""
     plugins: PluginsConfig = PluginsConfig()
+    """Which plugins may take part."""
 
     @field_validator("name")
     @classmethod

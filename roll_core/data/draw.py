@@ -54,6 +54,13 @@ class Draw:
             drawn.extend(self._take(name) for name in self._ask(count - len(drawn) if endless else 1, step, available))
         return drawn
 
+    def metrics(self) -> dict[str, float]:
+        """`data/left_out/<domain>/<reason>`: rows passed over so far; `data/epoch/<domain>`: passes over the rows."""
+        flat = {f"data/epoch/{name}": float(stream.epoch) for name, stream in self.streams.items()}
+        for name, stream in self.streams.items():
+            flat |= {f"data/left_out/{name}/{reason}": float(n) for reason, n in stream.skipped.items()}
+        return flat
+
     def state_dict(self) -> dict[str, Any]:
         """Mixer state, stream positions and the next ticket's id (JSON)."""
         return {

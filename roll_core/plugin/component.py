@@ -117,6 +117,8 @@ def model_of_signature(
 ) -> type[pydantic.BaseModel]:
     """Derive a strict pydantic model from a factory's parameters, those in `context` left out.
 
+    What the factory's source says about a parameter becomes the description of its option.
+
     Args:
         factory: a class, function, partial or callable object.
         name: the component's name, for messages.
@@ -128,6 +130,8 @@ def model_of_signature(
     """
     import pydantic
 
+    from roll_core.plugin.option_docs import option_docs
+
     try:
         signature = inspect.signature(factory)
     except (TypeError, ValueError) as error:
@@ -138,6 +142,7 @@ def model_of_signature(
         if p.name not in context and (not keyword_only or p.kind is p.KEYWORD_ONLY)
     ]
     hints = _hints(factory, name, [p.name for p in parameters])
+    texts = option_docs(factory)
     fields: dict[str, Any] = {}
     for parameter in parameters:
         if parameter.kind in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL) or parameter.name not in hints:
@@ -146,7 +151,10 @@ def model_of_signature(
                 "an annotation and must not be variadic; or declare config=..."
             )
         default = ... if parameter.default is parameter.empty else parameter.default
-        fields[parameter.name] = (hints[parameter.name], default)
+        fields[parameter.name] = (
+            hints[parameter.name],
+            pydantic.Field(default, description=texts.get(parameter.name)),
+        )
     config = pydantic.ConfigDict(extra="forbid", arbitrary_types_allowed=True, protected_namespaces=())
     return pydantic.create_model(f"{name}_config", __config__=config, **fields)
 

@@ -31,8 +31,9 @@ def constant_answer_rate(prompts: Sequence[Prompt]) -> float:
 
 def summarise(result: RunResult, held_out: Mapping[str, Sequence[Prompt]]) -> dict[str, Any]:
     """Before and after of every domain that was evaluated at both ends; sampled accuracy unless named greedy."""
+    run = {"train_seconds": result.train_seconds, "steps": result.steps, "status": result.status}
     if len(result.evaluations) < 2:
-        return {"domains": {}, "train_seconds": result.train_seconds, "status": result.status}
+        return {"domains": {}, **run}
     first, last = min(result.evaluations), max(result.evaluations)
     before, after = result.evaluations[first], result.evaluations[last]
     domains: dict[str, dict[str, Any]] = {
@@ -51,13 +52,7 @@ def summarise(result: RunResult, held_out: Mapping[str, Sequence[Prompt]]) -> di
         if name in before
     }
     means = {f"mean_{end}": sum(d[end] for d in domains.values()) / len(domains) for end in ("before", "after")}
-    return {
-        "domains": domains,
-        **means,
-        "train_seconds": result.train_seconds,
-        "steps": result.steps,
-        "status": result.status,
-    }
+    return {"domains": domains, **means, **run}
 
 
 def write_summary(summary: Mapping[str, Any], folder: Path) -> Path:
@@ -115,8 +110,8 @@ def evaluation_table(results: Mapping[str, DomainResult], title: str) -> Table:
     return table
 
 
-def _interval(p: Proportion) -> tuple[float, float]:
-    return (p.low, p.high)
+def _interval(p: Proportion) -> list[float]:
+    return [p.low, p.high]
 
 
 def _value(p: Proportion | None) -> float | None:

@@ -109,9 +109,7 @@ def find_cases(kind: str, component: Component) -> Cases | None:
     Raises:
         PluginError: the module has no mapping `CONFORMANCE`, or the entry is not a `Cases`.
     """
-    factory = component.factory
-    home = factory.partition(":")[0] if isinstance(factory, str) else getattr(factory, "__module__", None) or ""
-    parts = home.split(".")
+    parts = origin_of(component).partition(":")[0].split(".")
     for depth in range(len(parts), 0, -1):
         name = ".".join([*parts[:depth], "conformance"])
         if _exists(name):
@@ -119,6 +117,16 @@ def find_cases(kind: str, component: Component) -> Cases | None:
             if found is not None:
                 return found
     return None
+
+
+def origin_of(component: Component) -> str:
+    """Where a component's code is, as "module:qualified name", also where its factory is an object or a function."""
+    factory: Any = component.factory
+    if isinstance(factory, str):
+        return factory
+    code = getattr(factory, "function", factory)  # a plain function that was lifted to a component
+    code = code if hasattr(code, "__qualname__") else type(code)
+    return f"{code.__module__}:{code.__qualname__}"
 
 
 def _exists(module: str) -> bool:

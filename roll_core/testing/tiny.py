@@ -35,10 +35,14 @@ def make_tiny_tokenizer() -> Any:
     return fast
 
 
-def make_tiny_model(folder: Path, *, seed: int = 0, hidden: int = 48, layers: int = 2) -> Path:
+def make_tiny_model(
+    folder: Path, *, seed: int = 0, hidden: int = 48, layers: int = 2, initializer_range: float = 0.02
+) -> Path:
     """Write a randomly initialised Llama with a character tokenizer to `folder`, in Hugging Face format.
 
-    Grouped-query attention and tied embeddings, as small models have them. Returns `folder`.
+    Grouped-query attention and tied embeddings, as small models have them. With the default `initializer_range` every
+    token is about equally likely whatever the hidden state; adapters, which leave the embeddings alone, need a larger
+    one to learn anything. Returns `folder`.
     """
     import torch
     from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM
@@ -53,6 +57,7 @@ def make_tiny_model(folder: Path, *, seed: int = 0, hidden: int = 48, layers: in
         num_key_value_heads=2,
         max_position_embeddings=512,
         tie_word_embeddings=True,
+        initializer_range=initializer_range,
         bos_token_id=tokenizer.bos_token_id,
         eos_token_id=tokenizer.eos_token_id,
         pad_token_id=tokenizer.pad_token_id,

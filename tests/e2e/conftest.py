@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from roll_core.api import TrainedRun, find_checkpoint, run_to_end
+from roll_core.assembly import Assembly
+from roll_core.config.load import load_config
+from roll_core.plugin.host import Host
 from roll_core.testing.tiny import make_tiny_model
 
 LETTERS = "abcdefgh"
@@ -33,6 +38,7 @@ def base_config(tiny_model_folder: Path, tmp_path: Path) -> dict[str, Any]:
         "train": {"strategy": {"use": "local", "precision": "float32"}, "optim": {"lr": 3e-3}},
         "scoring": {"workers": 1},
         "trackers": ["jsonl", "parquet"],
+        "plugins": {"rollfile": str(Path(__file__).parent / "digits.py")},
     }
 
 
@@ -40,3 +46,16 @@ def domain(start: int = 0) -> dict[str, Any]:
     """Prompts "a", "b", …; `tests/e2e/digits.py` judges the share of digits."""
     rows = [{"prompt": letter, "reference": "digits"} for letter in LETTERS[start : start + 4]]
     return {"data": {"use": "rows", "rows": rows}, "eval_data": {"use": "rows", "rows": rows}, "verifier": "digits"}
+
+
+@pytest.fixture
+def resume_run() -> Callable[..., TrainedRun]:
+    """Go on with the run in a folder, from its newest checkpoint or that of a step."""
+
+    def resume(folder: Path, step: int | None = None) -> TrainedRun:
+        loaded = load_config(folder / "config.yaml", [f"folder={folder}"])
+        rollfile = loaded.config.plugins.rollfile
+        assembly = Assembly(loaded, Host.discover(rollfile=Path(rollfile) if rollfile else None))
+        return run_to_end(assembly, find_checkpoint(assembly, step))
+
+    return resume

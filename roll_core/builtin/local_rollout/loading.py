@@ -43,14 +43,20 @@ def load_model(folder: Path, *, precision: Precision, device: str) -> LoadedMode
         BackendError: the folder cannot be loaded, or the architecture keeps a state that slots cannot hold.
     """
     from transformers import AutoModelForCausalLM
+    from transformers.utils import logging as bars
 
     place = _device(device)
     dtype = _dtype(precision, place)
+    shown = bars.is_progress_bar_enabled()
+    bars.disable_progress_bar()
     try:
         model = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, local_files_only=True)
         model = model.to(place).eval().requires_grad_(False)
     except (OSError, ValueError, RuntimeError, KeyError) as error:
         raise BackendError(f"cannot load the model in {folder} for rollouts: {error}") from error
+    finally:
+        if shown:
+            bars.enable_progress_bar()
     config = model.config.get_text_config()
     max_length = _check_layers(model, config)
     with torch.inference_mode():

@@ -114,7 +114,7 @@ def evaluate(terms: Iterable[Term], inputs: LossInputs, layout: Layout, meter: M
         value = (_tensor(term.weights, layout, device) * per_token).sum()
         meter.add(f"loss/{term.name}", float(value.detach()), 0.0)
         for name, (total, count) in own.metrics.items():
-            meter.add(f"{term.name}/{name}", float(total), float(count))
+            meter.add(name, float(total), float(count))
         loss = loss + value
     return loss
 

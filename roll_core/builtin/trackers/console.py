@@ -15,6 +15,15 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
 _STAGES = ("rollout", "columns", "credit", "update", "sync")
+_TABLE = {
+    "score": ("reward/score", 2),
+    "reward": ("reward/total", 2),
+    "held-out": ("eval/accuracy", 3),
+    "tokens": ("rollout/response_tokens_mean", 1),
+    "target": ("mixer/target", 2),
+    "trained": ("mixer/trained_tokens", 2),
+}
+"""Columns of the table of domains: where each number comes from, and its digits."""
 
 
 class ConsoleTracker:
@@ -37,6 +46,7 @@ class ConsoleTracker:
         """Show the bar."""
         from rich.console import Console
         from rich.live import Live
+        from rich.markup import escape
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
         self._total = run.total_steps
@@ -44,7 +54,7 @@ class ConsoleTracker:
         self._console = console if console.is_terminal else Console(width=self._width)
         self._progress = Progress(
             TextColumn("[bold]{task.description}"),
-            BarColumn(bar_width=24),
+            BarColumn(bar_width=16),
             MofNCompleteColumn(),
             TimeRemainingColumn(),
             TextColumn("{task.fields[line]}"),
@@ -52,7 +62,9 @@ class ConsoleTracker:
         )
         self._task = self._progress.add_task(run.name, total=self._total, completed=run.resumed_from or 0, line="")
         where = f", going on from step {run.resumed_from}" if run.resumed_from else ""
-        self._console.print(f"[bold]{run.name}[/bold]: {self._total} steps, in {run.folder}{where}")
+        self._console.print(
+            f"[bold]{escape(run.name)}[/bold]: {self._total} steps, in {escape(str(run.folder))}{where}"
+        )
         if self._console.is_terminal:
             self._live = Live(console=self._console, refresh_per_second=4, get_renderable=self._render)
             self._live.start()
@@ -61,15 +73,14 @@ class ConsoleTracker:
         """Move on to `step`."""
         if self._console is None or self._progress is None or self._task is None:
             return
-        self._metrics.update(metrics)
-        if not any(k.startswith("reward/") for k in metrics):
-            self._console.print(f"step {step} held-out  {held_out_line(metrics)}")
-            return
-        self._progress.update(self._task, completed=step, line=step_line(metrics))
-        if self._live is None:
-            self._console.print(
-                f"step {step}/{self._total}  {step_line(metrics)}  {stage_line(metrics)}", soft_wrap=True
-            )
+        self._metrics = {**self._metrics, **metrics}  # not in place: the display reads it from its own thread
+        if "time/step_s" in metrics:
+            self._progress.update(self._task, completed=step, line=speed_line(metrics))
+            if self._live is None:
+                line = f"step {step}/{self._total}  {step_line(metrics)}  {stage_line(metrics)}"
+                self._console.print(line, soft_wrap=True, markup=False, highlight=False)
+        if held_out := held_out_line(metrics):
+            self._console.print(f"step {step} held-out  {held_out}", soft_wrap=True, markup=False, highlight=False)
 
     def log_rollouts(self, step: int, groups: Sequence[RolloutGroup]) -> None:
         """`roll rollouts` shows them."""
@@ -80,24 +91,22 @@ class ConsoleTracker:
             self._live.stop()
             self._live = None
         if self._console is not None:
-            self._console.print(f"[bold]{status}[/bold]")
+            self._console.print(status, style="bold green" if status == "finished" else "bold red")
             self._console = None
 
     def _render(self) -> RenderableType:
         from rich.console import Group
         from rich.table import Table
+        from rich.text import Text
 
+        metrics = self._metrics
         table = Table(box=None, pad_edge=False)
-        for title in ("domain", "score", "reward", "tokens", "target", "trained"):
+        for title in ("domain", *_TABLE):
             table.add_column(title, justify="left" if title == "domain" else "right")
-        for name in domains_of(self._metrics):
-            row = (
-                f"reward/score/{name}", f"reward/total/{name}", f"rollout/response_tokens_mean/{name}",
-                f"mixer/target/{name}", f"mixer/trained_tokens/{name}",
-            )  # fmt: skip
-            table.add_row(name, *(_number(self._metrics.get(key)) for key in row))
+        for name in domains_of(metrics):
+            table.add_row(name, *(_number(metrics.get(f"{prefix}/{name}"), n) for prefix, n in _TABLE.values()))
         parts: list[RenderableType] = [self._progress] if self._progress is not None else []
-        return Group(*parts, table, stage_line(self._metrics))
+        return Group(*parts, table, Text(stage_line(metrics)))
 
 
 def domains_of(metrics: Mapping[str, float]) -> list[str]:
@@ -109,9 +118,15 @@ def domains_of(metrics: Mapping[str, float]) -> list[str]:
 def step_line(metrics: Mapping[str, float]) -> str:
     """Scores per domain, answer length, speed: the numbers people watch, in one line."""
     scores = " ".join(f"{d} {_number(metrics.get(f'reward/score/{d}'))}" for d in domains_of(metrics))
+    length = _number(metrics.get("rollout/response_tokens_mean"), 1)
+    return f"score {scores or '-'}  tokens {length}  {speed_line(metrics)}"
+
+
+def speed_line(metrics: Mapping[str, float]) -> str:
+    """Seconds a step, samples and tokens a second."""
     return (
-        f"score {scores}  tokens {_number(metrics.get('rollout/response_tokens_mean'), 1)}  "
-        f"{_number(metrics.get('time/step_s'), 1)} s/step  {_number(metrics.get('time/samples_per_s'), 1)} samples/s"
+        f"{_number(metrics.get('time/step_s'), 1)} s/step  {_number(metrics.get('time/samples_per_s'), 1)} samples/s  "
+        f"{_number(metrics.get('time/rollout_tokens_per_s'), 0)} tokens/s"
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,11 +11,14 @@ from pathlib import Path
 from roll_core.contracts import RunInfo
 from roll_core.types import RolloutGroup
 
+logger = logging.getLogger(__name__)
+
 
 class JsonlTracker:
     """Appends metrics as they come; NaN and infinity become null, since JSON has no word for them.
 
-    A run that goes on from a checkpoint first drops the lines of steps after it, so that a step stands there once.
+    A new run begins an empty file. One that goes on from a checkpoint first drops the lines of later steps, so that a
+    step stands there once, and a line that was cut off when the process died.
 
     Args:
         file: name of the file inside the run's folder.
@@ -26,12 +30,15 @@ class JsonlTracker:
 
     def start(self, run: RunInfo) -> None:
         """Open the file of this run."""
-        self._path = run.folder / self._name
-        run.folder.mkdir(parents=True, exist_ok=True)
-        if run.resumed_from is not None and self._path.is_file():
-            lines = self._path.read_text(encoding="utf-8").splitlines(keepends=True)
-            kept = [line for line in lines if json.loads(line)["step"] <= run.resumed_from]
-            self._path.write_text("".join(kept), encoding="utf-8")
+        path = run.folder / self._name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        kept: list[str] = []
+        if run.resumed_from is not None and path.is_file():
+            kept = _lines_up_to(run.resumed_from, path)
+        partial = path.with_name(f"{path.name}.partial")
+        partial.write_text("".join(kept), encoding="utf-8")
+        partial.replace(path)
+        self._path = path
 
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
         """Append one line."""
@@ -47,3 +54,16 @@ class JsonlTracker:
     def finish(self, status: str) -> None:
         """Close; further calls do nothing."""
         self._path = None
+
+
+def _lines_up_to(step: int, path: Path) -> list[str]:
+    kept = []
+    for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), start=1):
+        try:
+            row = json.loads(line)
+        except json.JSONDecodeError:
+            logger.warning("%s, line %d is no JSON (cut off when the run died?) and is dropped", path, number)
+            continue
+        if row["step"] <= step:
+            kept.append(line + "\n")
+    return kept

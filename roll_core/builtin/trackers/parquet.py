@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from roll_core.builtin.trackers.samples import prompt_text
 from roll_core.contracts import RunInfo
-from roll_core.types import Prompt, Rollout, RolloutGroup
+from roll_core.types import Rollout, RolloutGroup
 
 
 class ParquetTracker:
@@ -27,13 +28,13 @@ class ParquetTracker:
         self._folder: Path | None = None
 
     def start(self, run: RunInfo) -> None:
-        """Make the folder; files of steps after a resumed checkpoint are removed."""
+        """Make the folder; files of steps that this run has yet to make are removed, and files left half written."""
         self._folder = run.folder / "rollouts"
         self._folder.mkdir(parents=True, exist_ok=True)
-        if run.resumed_from is not None:
-            for file in self._folder.glob("step-*.parquet"):
-                if int(file.stem.removeprefix("step-")) > run.resumed_from:
-                    file.unlink()
+        last = run.resumed_from if run.resumed_from is not None else -1
+        stale = [file for file in self._folder.glob("step-*.parquet") if step_of(file) > last]
+        for file in (*stale, *self._folder.glob("step-*.partial")):
+            file.unlink()
 
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
         """Metrics are other trackers'."""
@@ -52,7 +53,13 @@ class ParquetTracker:
         partial.rename(final)
 
     def finish(self, status: str) -> None:
-        """Nothing is open between steps."""
+        """Nothing is open between steps; further calls do nothing."""
+        self._folder = None
+
+
+def step_of(file: Path) -> int:
+    """The step whose rollouts a file holds."""
+    return int(file.stem.removeprefix("step-"))
 
 
 def rollout_row(step: int, rollout: Rollout, *, tokens: bool) -> dict[str, Any]:
@@ -78,21 +85,13 @@ def rollout_row(step: int, rollout: Rollout, *, tokens: bool) -> dict[str, Any]:
         "rewards": [{"component": r.component, "value": r.value, "weight": r.weight} for r in rollout.rewards],
         "response_tokens": rollout.response_length,
         "policy_version": max((v.policy.version for s in rollout.segments for v in s.versions), default=None),
-        "seconds": {k: float(v) for k, v in rollout.timing.items()},
+        "seconds": json.dumps({k: float(v) for k, v in rollout.timing.items()}),
     }
-    row["seconds"] = json.dumps(row["seconds"])
     if tokens:
         row["token_ids"] = [t for s in rollout.segments for t in s.token_ids.tolist()]
         row["response_mask"] = [m for s in rollout.segments for m in s.response_mask.tolist()]
         row["rollout_logprobs"] = [p for s in rollout.segments for p in s.rollout_logprobs.tolist()]
     return row
-
-
-def prompt_text(prompt: Prompt) -> str:
-    """What a person reads as the prompt."""
-    if prompt.text is not None:
-        return prompt.text
-    return "\n\n".join(f"{m.get('role', '')}: {m.get('content', '')}" for m in prompt.messages)
 
 
 def _schema(pa: Any, *, tokens: bool) -> Any:

@@ -8,7 +8,7 @@ from roll_core import contracts
 from roll_core.plugin.building import missing_members
 from roll_core.testing.kit import ANY_KIND, CheckFailed, CheckSkipped, Subject, check
 
-_COSTLY = ("rollout_backends", "train_strategies", "commands")
+_COSTLY = ("rollout_backends", "train_strategies")
 """Kinds that are not built only to look at them; the checks that run them show that they fit."""
 
 

@@ -9,7 +9,7 @@ import pickle
 from collections.abc import Sequence
 from typing import Any
 
-from roll_core.testing.cases import Pair, VerifierCases
+from roll_core.testing.cases import Pair, VerifierCases, origin_of
 from roll_core.testing.child import ChildCrashedError, ChildTimeoutError, answers
 from roll_core.testing.kit import CheckFailed, CheckSkipped, Subject, check
 from roll_core.types import Status, Verdict
@@ -202,11 +202,9 @@ def _judge_in_child(subject: Subject, pairs: Sequence[Pair], limit_s: float, adv
 @check("verifiers")
 def imports_no_tensor_library(subject: Subject) -> None:
     """Importing the verifier loads no torch, jax, tensorflow, transformers, ray or vllm."""
-    factory = subject.component.factory
-    if not isinstance(factory, str):
-        factory = f"{factory.__module__}:{getattr(factory, '__qualname__', '')}"
-        if "<" in factory or "." in factory.partition(":")[2]:
-            raise CheckSkipped("the factory is a local function, which a fresh interpreter cannot import")
+    factory = origin_of(subject.component)
+    if "<" in factory or "." in factory.partition(":")[2]:
+        raise CheckSkipped("its code is local to a function or class, which a fresh interpreter cannot import")
     try:
         with answers("imports", factory, limit_s=10.0) as found:
             heavy = next(found)

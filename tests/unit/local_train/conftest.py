@@ -46,7 +46,7 @@ def objective() -> Callable[..., MiniBatch]:
 
 
 def negative_logprob(inputs: LossInputs) -> torch.Tensor:
-    inputs.metric("logprob", inputs.logprobs)
+    inputs.metric("policy/logprob", inputs.logprobs)
     return -inputs.advantages * inputs.logprobs
 
 

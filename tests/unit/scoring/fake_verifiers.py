@@ -69,7 +69,7 @@ class Slow:
                 try:
                     await asyncio.sleep(3600)
                 except asyncio.CancelledError:
-                    await asyncio.sleep(1.0)
+                    await asyncio.sleep(4.0)
             case "raise":
                 raise ConnectionError("judge is down")
             case "float":

@@ -13,6 +13,7 @@ import numpy as np
 import pydantic
 
 from roll_core.contracts import StepResult
+from roll_core.plugin.decorators import verifier
 from roll_core.types import RewardRecord, Verdict
 
 
@@ -34,6 +35,12 @@ class Verifier:
         if response.strip() == reference:
             return Verdict.correct(response.strip())
         return Verdict.incorrect() if response.strip() else Verdict.invalid("no answer")
+
+
+@verifier
+def same_text(response: str, reference: str) -> bool:
+    """A plain function, lifted."""
+    return response.strip() == reference
 
 
 class AsyncVerifier(Verifier):

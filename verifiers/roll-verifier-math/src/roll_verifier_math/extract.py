@@ -12,7 +12,6 @@ Mode = Literal["boxed", "last", "auto"]
 
 _BOX = re.compile(r"\\(?:boxed|fbox)\s*")
 _BETWEEN_BOXES = re.compile(r"(?:\s|[$,;.()\[\]\\&*]|and\b|or\b)*")
-_TAG = re.compile(r"<answer>(.*?)</answer>", re.DOTALL | re.IGNORECASE)
 _MARKER = re.compile(
     r"(?:\banswer\b(?:\s*(?:is|:|=|：|are))(?:\s*(?:is|:|\*\*))*|最终答案\s*[:：]|答案\s*[:：是为])", re.IGNORECASE
 )
@@ -22,8 +21,10 @@ _BECAUSE = re.compile(r",?\s+(?:because|since|as|so)\s.*$", re.DOTALL)
 _NUMBER = re.compile(
     r"(?<![\w.])[-+−]?\s?(?:\\?\$\s?)?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:\s*/\s*\d+)?(?:\s*\\?%)?(?![\w])"
 )
-_MATH = re.compile(r"\$\$(.+?)\$\$|\$([^$\n]+?)\$|\\\((.+?)\\\)|\\\[(.+?)\\\]", re.DOTALL)
+_MATH = re.compile(r"\$\$(.{1,500}?)\$\$|\$([^$\n]{1,500})\$|\\\((.{1,500}?)\\\)|\\\[(.{1,500}?)\\\]", re.DOTALL)
 _SHORT = 64
+_TAIL = 10_000
+"""Characters at the end of a response in which the last formula or number is looked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +118,9 @@ def _joined(boxes: list[str]) -> str:
 
 
 def _announced(text: str) -> Extraction | None:
-    if tags := _TAG.findall(text):
-        inner = tags[-1].strip()
+    before, closing, _ = text.rpartition("</answer>")
+    if closing and "<answer>" in before:
+        inner = before.rpartition("<answer>")[2].strip()
         return Extraction(inner, "tag") if inner else None
     matches = list(_MARKER.finditer(text))
     if not matches:
@@ -134,7 +136,8 @@ def _announced(text: str) -> Extraction | None:
     return Extraction(answer, "marker") if answer and not answer.lower().startswith("not ") else None
 
 
-def _last(text: str) -> Extraction | None:
+def _last(response: str) -> Extraction | None:
+    text = response[-_TAIL:]
     number = None
     for number in _NUMBER.finditer(text):  # noqa: B007 - the last one is wanted
         pass
@@ -145,5 +148,5 @@ def _last(text: str) -> Extraction | None:
         return Extraction(next(g for g in formula.groups() if g is not None).strip(), "last")
     if number:
         return Extraction(number[0].strip(), "last")
-    whole = text.strip()
+    whole = response.strip()
     return Extraction(whole, "whole") if whole and len(whole) <= _SHORT and "\n" not in whole else None

@@ -103,6 +103,17 @@ def walk(node: Node) -> Iterator[Node]:
         yield from walk(child)
 
 
+def size_and_depth(node: Node) -> tuple[int, int]:
+    """Number of nodes, and of levels; without recursion, since the tree may be deeper than Python allows."""
+    size = depth = 0
+    level = [node]
+    while level:
+        size += len(level)
+        depth += 1
+        level = [child for parent in level for child in children(parent)]
+    return size, depth
+
+
 CONSTANTS = frozenset({"e", "i", "pi", "infty"})
 
 
@@ -111,7 +122,7 @@ def symbols(node: Node) -> frozenset[str]:
     return frozenset(n.name for n in walk(node) if isinstance(n, Sym)) - CONSTANTS
 
 
-def rebuild(node: Node, change: Callable[[Node], Node]) -> Node:
+def rebuild(node: Node, change: Callable[[Node], Node]) -> Node:  # noqa: PLR0911 - one line a kind
     """The node with `change` applied to everything directly below it."""
     match node:
         case App(op, args):

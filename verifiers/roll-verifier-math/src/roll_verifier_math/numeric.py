@@ -15,7 +15,9 @@ DIGITS = 100
 """Decimal digits carried."""
 AGREE = 80
 """Decimal digits two values must share to count as equal."""
-_LARGEST_EXPONENT = 10_000_000
+_LARGEST_EXPONENT = 100_000
+_LARGEST_ARGUMENT = 2_000
+"""Bits before the point of what goes into a periodic function or is rounded."""
 
 
 class NoValueError(Exception):
@@ -115,6 +117,10 @@ def _exp(mp: Any, value: Any) -> Any:
     return mp.exp(value)
 
 
+def _cis(mp: Any, value: Any) -> Any:
+    return _call("cos", mp, value) + mp.mpc(0, 1) * _call("sin", mp, value)
+
+
 def _factorial(mp: Any, value: Any) -> Any:
     if abs(value) > 10_000:
         raise TooCostlyError("a large factorial")
@@ -132,6 +138,8 @@ def _total(mp: Any, *values: Any) -> Any:
 
 
 def _call(name: str, mp: Any, value: Any) -> Any:
+    if value != 0 and mp.mag(value) > (_LARGEST_ARGUMENT if name not in ("sinh", "cosh", "tanh") else 17):
+        raise TooCostlyError("a large argument")
     return getattr(mp, name)(value)
 
 
@@ -144,7 +152,9 @@ def _real(name: str) -> Callable[..., Any]:
     return choose
 
 
+_PLAIN = ("sin", "cos", "tan", "cot", "sec", "csc", "sinh", "cosh", "tanh", "floor", "ceil")
 _OPERATIONS: dict[str, Callable[..., Any]] = {
+    **{name: partial(_call, name) for name in _PLAIN},
     "add": _total,
     "mul": lambda mp, *values: mp.fprod(values),
     "neg": lambda _, value: -value,
@@ -160,12 +170,10 @@ _OPERATIONS: dict[str, Callable[..., Any]] = {
     "log": lambda mp, value: mp.log(value),
     "lg": lambda mp, value: mp.log(value, 10),
     "log_base": lambda mp, value, base: mp.log(value) / mp.log(base),
-    "cis": lambda mp, value: mp.expjpi(value / mp.pi),
+    "cis": _cis,
     "max": _real("max"),
     "min": _real("min"),
-    "floor": lambda mp, value: mp.floor(value),
-    "ceil": lambda mp, value: mp.ceil(value),
     "arcsin": lambda mp, value: mp.asin(value),
     "arccos": lambda mp, value: mp.acos(value),
     "arctan": lambda mp, value: mp.atan(value),
-} | {name: partial(_call, name) for name in ("sin", "cos", "tan", "cot", "sec", "csc", "sinh", "cosh", "tanh")}
+}

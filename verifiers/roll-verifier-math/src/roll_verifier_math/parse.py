@@ -4,9 +4,18 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from roll_verifier_math.bounds import MAX_DEPTH, MAX_NODES, RefusedError, TooCostlyError, check_text
+from roll_verifier_math.bounds import (
+    MAX_DEPTH,
+    MAX_ITEMS,
+    MAX_LEVELS,
+    MAX_NODES,
+    RefusedError,
+    TooCostlyError,
+    check_text,
+)
+from roll_verifier_math.build import negative, raised, times
 from roll_verifier_math.cursor import Cursor
-from roll_verifier_math.nodes import App, Group, Listing, Matrix, Node, Num, Relation, Sym
+from roll_verifier_math.nodes import App, Group, Listing, Matrix, Node, Num, Relation, Sym, size_and_depth
 from roll_verifier_math.tokens import Token, tokenize
 from roll_verifier_math.vocabulary import (
     CALLABLE,
@@ -37,6 +46,9 @@ def parse(text: str) -> Node:
     parser = _Parser(tokens)
     node = parser.listing()
     parser.expect_end()
+    size, levels = size_and_depth(node)
+    if size > MAX_NODES or levels > MAX_LEVELS:
+        raise TooCostlyError(f"{size} operations on {levels} levels")
     return node
 
 
@@ -58,6 +70,8 @@ class _Parser(Cursor):
             elif self._next.kind == "text" and self._next.value in ("and", "or"):
                 joint = self._take().value
             items.append(self._relation())
+        if len(items) > MAX_ITEMS:
+            raise TooCostlyError(f"{len(items)} items")
         return items[0] if len(items) == 1 else Listing(tuple(items), joint)
 
     def _relation(self) -> Node:
@@ -88,13 +102,9 @@ class _Parser(Cursor):
     # --- arithmetic ---
 
     def _sum(self) -> Node:
-        self._depth += 1
-        if self._depth > MAX_DEPTH:
-            raise TooCostlyError("nested too deep")
         terms = [self._signed_product()]
         while self._is_mark("+", "-") or self._is_command("pm", "mp"):
             terms.append(self._signed_product())
-        self._depth -= 1
         return terms[0] if len(terms) == 1 else App("add", tuple(terms))
 
     def _signed_product(self) -> Node:
@@ -104,7 +114,7 @@ class _Parser(Cursor):
                 raise RefusedError("two signs")
         if self._is_mark("-"):
             self._at += 1
-            return _negative(self._product())
+            return negative(self._product())
         if self._is_command("pm", "mp"):
             return App(self._take().value, (self._product(),))
         return self._product()
@@ -114,19 +124,19 @@ class _Parser(Cursor):
         while True:
             if self._is_mark("*") or self._is_command("cdot", "times", "ast"):
                 self._at += 1
-                node = _times(node, self._signed_factor())
+                node = times(node, self._signed_factor())
             elif self._is_mark("/") or self._is_command("div"):
                 self._at += 1
                 node = App("div", (node, self._signed_factor()))
             elif self._starts_factor():
-                node = _times(node, self._power())
+                node = times(node, self._power())
             else:
                 return node
 
     def _signed_factor(self) -> Node:
         if self._is_mark("-"):
             self._at += 1
-            return _negative(self._power())
+            return negative(self._power())
         return self._power()
 
     def _starts_factor(self) -> bool:
@@ -147,19 +157,21 @@ class _Parser(Cursor):
         node = self._postfix(self._primary())
         if self._is_mark("^"):
             self._at += 1
-            node = self._postfix(_raised(node, self._exponent()))
+            node = self._postfix(raised(node, self._exponent()))
         return node
 
     def _exponent(self) -> Node:
         if self._is_mark("-"):
             self._at += 1
-            return _negative(self._exponent())
+            return negative(self._primary())
         if self._is_mark("{"):
             return self._argument()
         node = self._primary()
         if self._is_mark("^"):  # plain text: 2^3^2 is 2^(3^2)
             self._at += 1
-            return _raised(node, self._exponent())
+            self._depth += 1
+            node = raised(node, self._exponent())
+            self._depth -= 1
         return node
 
     def _postfix(self, node: Node) -> Node:
@@ -176,6 +188,14 @@ class _Parser(Cursor):
     # --- primaries ---
 
     def _primary(self) -> Node:
+        self._depth += 1  # every nesting passes here
+        if self._depth > MAX_DEPTH:
+            raise TooCostlyError("nested too deep")
+        node = self._unguarded_primary()
+        self._depth -= 1
+        return node
+
+    def _unguarded_primary(self) -> Node:
         token = self._take()
         if token.kind == "number":
             return self._number(Num(Fraction(token.value)))
@@ -183,27 +203,19 @@ class _Parser(Cursor):
             return self._symbol(token.value)
         if token.kind == "command":
             return self._command(token.value)
-        if token.kind == "mark":
-            if token.value in _CLOSERS:
-                return self._group(token.value)
-            if token.value == "{":
-                return self._braces()
-            if token.value == "|":
-                return self._absolute()
+        if token.kind == "mark" and token.value in _CLOSERS:
+            return self._group(token.value)
+        if token.kind == "mark" and token.value in ("{", "|"):
+            return self._braces() if token.value == "{" else self._absolute()
         raise RefusedError(f"unexpected {token.value!r}")
 
     def _number(self, number: Num) -> Node:
         if self._is_mark("_"):
             self._at += 1
             return App("base", (number, self._argument()))
-        if number.value.denominator == 1 and self._is_command("frac"):
-            start = self._at
+        if number.value.denominator == 1 and self._is_command("frac") and self._plain_fraction_follows():
             self._at += 1
-            fraction = self._fraction()
-            match fraction:
-                case App("div", (Num(top), Num(bottom))) if top >= 0 and bottom > 0:
-                    return App("add", (number, fraction))
-            self._at = start
+            return App("add", (number, self._fraction()))
         return number
 
     def _symbol(self, name: str) -> Node:
@@ -227,6 +239,8 @@ class _Parser(Cursor):
         while self._is_mark(",", ";"):
             self._at += 1
             items.append(self._relation())
+        if len(items) > MAX_ITEMS:
+            raise TooCostlyError(f"{len(items)} items")
         closing = self._take()
         if closing.kind != "mark" or closing.value not in _CLOSERS[opening]:
             raise RefusedError(f"{opening!r} is closed by {closing.value!r}")
@@ -308,7 +322,7 @@ class _Parser(Cursor):
                 exponent = self._exponent()
             else:
                 base = self._argument()
-        if exponent == _negative(Num(Fraction(1))) and name in INVERSE:
+        if exponent == negative(Num(Fraction(1))) and name in INVERSE:
             name, exponent = INVERSE[name], None
         arguments = self._function_arguments()
         if base is not None:
@@ -325,7 +339,7 @@ class _Parser(Cursor):
             return inner.items if isinstance(inner, Group | Listing) else (inner,)
         node = self._power()
         while self._starts_factor() and not self._is_mark("(", "[") and self._next.value not in FUNCTIONS:
-            node = _times(node, self._power())
+            node = times(node, self._power())
         return (node,)
 
     def _blackboard(self) -> Node:
@@ -373,24 +387,3 @@ class _Parser(Cursor):
 
 
 _ENDS = frozenset(["pm", "mp", "choose", "rfloor", "rceil", "cdot", "times", "div", "ast", "pmod", "bmod", "mod"])
-
-
-def _negative(node: Node) -> Node:
-    return App("neg", (node,))
-
-
-def _times(left: Node, right: Node) -> Node:
-    """The product; a scalar goes into a matrix."""
-    if isinstance(left, Matrix) and not isinstance(right, Matrix):
-        left, right = right, left
-    if isinstance(right, Matrix) and not isinstance(left, Matrix):
-        return Matrix(tuple(tuple(App("mul", (left, entry)) for entry in row) for row in right.rows))
-    return App("mul", (*left.args, right)) if isinstance(left, App) and left.op == "mul" else App("mul", (left, right))
-
-
-def _raised(base: Node, exponent: Node) -> Node:
-    if exponent == Sym("circ"):
-        return App("deg", (base,))
-    if exponent == Sym("prime") and isinstance(base, Sym):
-        return Sym(base.name + "'")
-    return App("pow", (base, exponent))

@@ -40,7 +40,7 @@ def read(text: str) -> Reading:
         return Reading(text.strip(), None, str(error), is_costly=True)
     try:
         return Reading(normal, _expand_signs(_read(normal)))
-    except TooCostlyError as error:
+    except (TooCostlyError, RecursionError) as error:
         return Reading(normal, None, str(error), is_costly=True)
     except RefusedError as error:
         return Reading(normal, None, str(error))

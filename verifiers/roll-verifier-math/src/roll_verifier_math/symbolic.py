@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import reduce
 from typing import Any
 
@@ -9,7 +10,7 @@ from roll_verifier_math.bounds import RefusedError
 from roll_verifier_math.nodes import App, Node, Num, Sym, walk
 
 _MAX_NODES = 60
-_MAX_POWER = 12
+_MAX_TERMS = 500
 
 
 def proved_equal(left: Node, right: Node) -> bool:
@@ -29,11 +30,28 @@ def proved_equal(left: Node, right: Node) -> bool:
 
 
 def _is_small(node: Node) -> bool:
-    nodes = list(walk(node))
-    powers = [n.args[1] for n in nodes if isinstance(n, App) and n.op == "pow"]
-    return len(nodes) <= _MAX_NODES and all(
-        (isinstance(p, Num) and abs(p.value) <= _MAX_POWER) or not isinstance(p, Num) for p in powers
-    )
+    return sum(1 for _ in walk(node)) <= _MAX_NODES and _terms(node) <= _MAX_TERMS
+
+
+def _terms(node: Node) -> int:  # noqa: PLR0911 - one line a form
+    """An upper bound of the terms after expansion."""
+    match node:
+        case App("add", args):
+            return sum(map(_terms, args))
+        case App("mul" | "div", args):
+            return math.prod(map(_terms, args))
+        case App("pow", (base, exponent)):
+            count = _terms(base)
+            if count == 1 or not isinstance(exponent, Num):
+                return count * _terms(exponent)
+            if exponent.value > _MAX_TERMS:
+                return _MAX_TERMS + 1
+            n = max(math.ceil(exponent.value), 1)
+            return math.comb(count + n - 1, n)
+        case App(_, args):
+            return max(map(_terms, args), default=1)
+        case _:
+            return 1
 
 
 def _build(sp: Any, node: Node) -> Any:  # noqa: PLR0911 - one line a form

@@ -26,7 +26,7 @@ def exact(node: Node, env: Mapping[str, Fraction] | None = None) -> Fraction | N
         case Sym(name):
             return env.get(name) if env else None
         case App(op, args):
-            values = [value for argument in args if (value := exact(argument, env)) is not None]
+            values = [found for argument in args if (found := exact(argument, env)) is not None]
             result = _apply(op, values) if len(values) == len(args) else None
             return None if result is None else _bounded(result)
         case _:
@@ -49,6 +49,13 @@ def _binomial(n: int, k: int) -> Fraction:
     if n > MAX_FACTORIAL:
         raise TooCostlyError("a large binomial")
     return Fraction(math.comb(n, k))
+
+
+def _total(*values: Fraction) -> Fraction:
+    result = Fraction(0)
+    for value in values:
+        result = _bounded(result + value)
+    return result
 
 
 def _product(*values: Fraction) -> Fraction:
@@ -106,7 +113,7 @@ _WHOLE: dict[str, Callable[..., Fraction]] = {
 }
 """Operations on whole numbers."""
 _OPERATIONS: dict[str, Callable[..., Fraction | None]] = {
-    "add": lambda *values: sum(values, Fraction(0)),
+    "add": _total,
     "mul": _product,
     "neg": lambda value: -value,
     "div": lambda top, bottom: None if bottom == 0 else top / bottom,

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+import numbers
+import re
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Literal
@@ -14,6 +17,9 @@ from roll_verifier_math.numbers import plain_number
 
 if TYPE_CHECKING:
     from roll_verifier_math.nodes import Node
+
+
+_NOTHING = re.compile(r"\\text\s*\{\s*\}|[\s{}()\[\]$]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +82,7 @@ def _judge_trees(gold: str, answer: str, shown: str) -> Verdict:
     from roll_verifier_math.read import read
 
     right, given = read(gold), read(answer)
-    if not given.text.strip():
+    if not _NOTHING.sub("", given.text):
         return Verdict.invalid("the answer is empty", answer=shown, detail="no_answer")
     if right.text and _squeezed(right.text) == _squeezed(given.text):
         return Verdict.correct(shown, detail="identical")
@@ -106,7 +112,8 @@ def _verdict(is_equal: bool, answer: str, stage: str) -> Verdict:
 
 
 def _squeezed(text: str) -> str:
-    return "".join(text.split())
+    """The text without blanks, except those that keep two letters or digits apart."""
+    return re.sub(r"(?<![0-9A-Za-z])\s+|\s+(?![0-9A-Za-z])", "", text)
 
 
 def _is_costly(gold: Node) -> bool:
@@ -122,10 +129,14 @@ def _is_costly(gold: Node) -> bool:
 
 
 def _reference_text(reference: Any) -> str | None:
+    """A reference as text; None for what is neither text nor a finite number."""
     if isinstance(reference, str):
         return reference
-    if isinstance(reference, bool) or not isinstance(reference, int | float | Fraction):
+    if isinstance(reference, bool) or not isinstance(reference, numbers.Real):
         return None
-    if isinstance(reference, float):
-        return str(int(reference)) if reference.is_integer() and abs(reference) < 2**53 else repr(reference)
-    return str(reference)
+    if isinstance(reference, numbers.Rational):
+        return str(Fraction(int(reference.numerator), int(reference.denominator)))
+    value = float(reference)
+    if not math.isfinite(value):
+        return None
+    return str(int(value)) if value.is_integer() and abs(value) < 2**53 else repr(value)

@@ -11,34 +11,8 @@ SET_OPERATIONS = frozenset({"cup", "cap", "setminus"})
 SET_SYMBOLS = frozenset("RZNQC")
 CALLABLE = frozenset("fghFGO")
 """Letters that are functions when a bracket follows them at once."""
-FUNCTIONS = frozenset(
-    [
-        "sin",
-        "cos",
-        "tan",
-        "cot",
-        "sec",
-        "csc",
-        "arcsin",
-        "arccos",
-        "arctan",
-        "sinh",
-        "cosh",
-        "tanh",
-        "ln",
-        "log",
-        "lg",
-        "exp",
-        "abs",
-        "cis",
-        "max",
-        "min",
-        "gcd",
-        "lcm",
-        "floor",
-        "ceil",
-    ]
-)
+_TRIGONOMETRIC = "sin cos tan cot sec csc arcsin arccos arctan sinh cosh tanh cis"
+FUNCTIONS = frozenset(f"{_TRIGONOMETRIC} ln log lg exp abs max min gcd lcm floor ceil".split())
 INVERSE = {"sin": "arcsin", "cos": "arccos", "tan": "arctan"}
 GREEK = frozenset(
     [

@@ -1,0 +1,105 @@
+"""A resumed run is bit-equal to the run that was never stopped."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+import yaml
+
+import roll_core as roll
+
+CLOCK = ("time/", "scoring/verdict_s")
+PPO = {"algorithm": {"advantage": "gae", "kl": {"coef": 0.01, "adaptive": {"target": 0.1, "horizon": 100}}}}
+GRPO = {
+    "filters": ["informative_groups"],
+    "batch": {"prompts": 4, "group_size": 4, "max_prompt_tokens": 32, "mini_batches": 2},
+}
+
+
+def timeless(row: dict[str, Any]) -> dict[str, Any]:
+    return {k: v for k, v in row.items() if not k.startswith(CLOCK)}
+
+
+def rows_of(folder: Path) -> list[dict[str, Any]]:
+    return [timeless(json.loads(line)) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+
+
+def tokens_of(folder: Path) -> list[list[int]]:
+    files = sorted((folder / "rollouts").glob("*.parquet"))
+    return [row for file in files for row in pq.read_table(file, columns=["token_ids"])["token_ids"].to_pylist()]
+
+
+def weights_of(folder: Path) -> dict[str, bytes]:
+    newest = sorted((folder / "checkpoints").iterdir())[-1]
+    files = (newest / "strategy").rglob("*.safetensors")
+    return {str(f.relative_to(newest)): f.read_bytes() for f in files}
+
+
+@pytest.mark.parametrize("variant", [GRPO, PPO], ids=["grpo", "ppo"])
+def test_resume_is_bit_equal(
+    base_config: dict[str, Any], tmp_path: Path, resume_run: Callable[..., Any], variant: dict[str, Any]
+) -> None:
+    config = base_config | variant | {"steps": 6, "checkpoint": {"every": 2, "keep": 9}, "eval": {"every": 3}}
+    straight = roll.train(**config).folder
+    stopped = tmp_path / "stopped"
+    roll.train(**config | {"folder": str(stopped)})
+    resumed = resume_run(stopped, step=2)
+    assert resumed.result.steps == 6
+    assert rows_of(stopped) == rows_of(straight)
+    assert tokens_of(stopped) == tokens_of(straight)
+    assert weights_of(stopped) == weights_of(straight)
+    assert resumed.summary["domains"] == json.loads((straight / "summary.json").read_text())["domains"]
+
+
+def start(config: dict[str, Any], tmp_path: Path) -> subprocess.Popen[str]:
+    file = tmp_path / "config.yaml"
+    file.write_text(yaml.safe_dump(config))
+    command = [sys.executable, "-m", "roll_core.cli.main", "train", str(file)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def wait_for(path: Path, pattern: str, seconds: float = 90) -> None:
+    end = time.monotonic() + seconds
+    while not list(path.glob(pattern)):
+        assert time.monotonic() < end, f"nothing like {pattern} in {path}"
+        time.sleep(0.02)
+
+
+def test_killed_run_resumes_bit_equal(
+    base_config: dict[str, Any], tmp_path: Path, resume_run: Callable[..., Any]
+) -> None:
+    config = base_config | {"steps": 12, "checkpoint": {"every": 1, "keep": 3}, "eval": {"at_start": False}}
+    straight = roll.train(**config).folder
+    killed = tmp_path / "killed"
+    with start(config | {"folder": str(killed)}, tmp_path) as run:
+        wait_for(killed / "checkpoints", "step-00000003")
+        run.kill()
+    assert not (killed / "summary.json").exists()
+    resume_run(killed)
+    assert rows_of(killed) == rows_of(straight)
+    assert weights_of(killed) == weights_of(straight)
+
+
+def test_interrupt_finishes_the_step_saves_and_says_how_to_go_on(base_config: dict[str, Any], tmp_path: Path) -> None:
+    config = base_config | {"steps": 10_000, "eval": {"at_start": False}}
+    folder = Path(config["folder"])
+    with start(config, tmp_path) as run:
+        wait_for(folder / "rollouts", "step-00000003.parquet")
+        os.kill(run.pid, signal.SIGINT)
+        out, err = run.communicate(timeout=60)
+    assert run.returncode == 130, err
+    assert f"roll resume {folder}" in out
+    saved = sorted((folder / "checkpoints").iterdir())
+    assert len(saved) == 1
+    assert int(saved[0].name.removeprefix("step-")) >= 3
+    assert json.loads((folder / "summary.json").read_text())["status"] == "interrupted"

@@ -1,0 +1,1 @@
+"""Verifiers of structured output: fields of a JSON object, and the length of a text in words."""
