@@ -163,7 +163,7 @@ def main() -> None:
     parser.add_argument("--prompt-tokens", type=int, default=43)
     parser.add_argument("--response-tokens", type=int, default=24)
     parser.add_argument("--micro-tokens", type=int, default=4096)
-    parser.add_argument("--logprob-chunk", type=int, default=1024)
+    parser.add_argument("--logprob-chunk", type=int, default=2048)
     parser.add_argument("--precision", choices=["auto", "float32", "bfloat16"], default="auto")
     parser.add_argument("--lora", action="store_true")
     parser.add_argument("--threads", type=int, default=0, help="0 leaves torch's choice")

@@ -165,10 +165,10 @@ def _title(places: list[str]) -> str:
 
 
 @functools.cache
-def _anchor(section: Any) -> str:
-    """The link to a section's heading on the page, as GitHub makes it; empty where it has none."""
-    found = _sections().get(AlgorithmConfig if section is AlgorithmOverride else section)
-    return "" if found is None else re.sub(r"[^\w -]", "", _title(found).lower()).replace(" ", "-")
+def _anchors() -> dict[Any, str]:
+    """The link to each section's heading on the page, as GitHub makes it."""
+    found = {s: re.sub(r"[^\w -]", "", _title(p).lower()).replace(" ", "-") for s, p in _sections().items()}
+    return {**found, AlgorithmOverride: found[AlgorithmConfig]}
 
 
 def _sections() -> dict[type, list[str]]:
@@ -306,7 +306,8 @@ def _spelled(annotation: Any) -> str:
     elif origin in (tuple, list):
         text = f"list of {_spelled(arguments[0])}"
     elif inspect.isclass(annotation) and _is_section(annotation):
-        text = f"[section](#{_anchor(annotation)})" if _anchor(annotation) else "section"
+        anchor = _anchors().get(annotation)
+        text = f"[section](#{anchor})" if anchor else "section"
     else:
         text = _NAMES.get(annotation) or f"`{getattr(annotation, '__name__', annotation)}`"
     return text

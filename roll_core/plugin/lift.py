@@ -78,6 +78,11 @@ class FunctionVerifier:
     function: Callable[..., Any]
     options: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def is_async(self) -> bool:
+        """Whether the function is a coroutine function: many then run at once in the driver's event loop."""
+        return inspect.iscoroutinefunction(self.function)
+
     def verify(
         self,
         response: str,

@@ -175,24 +175,37 @@ class RolloutScheduler:
                 self.backend.abort(request_id(ticket, index, attempt))
 
     def _end_of_draw(self, result: StepRollouts, count: int, *, out_of_budget: bool) -> None:
-        if not out_of_budget and result.admitted:
-            return
-        rates: dict[str, list[float]] = {}
-        for group in result.groups:
-            rates.setdefault(group.ticket.domain, []).extend(float(s) for s in group.scores)
-        reasons = Counter(reason for _, reason in result.dropped)
-        why = ", ".join(f"{n} {reason}" for reason, n in reasons.most_common()) or "the data have ended"
-        domains = "; ".join(
-            f"domain '{name}' {_difficulty(sum(v) / len(v))} (pass rate {sum(v) / len(v):.2f})"
-            if v
-            else f"domain '{name}' has no scored rollout"
-            for name, v in sorted(rates.items())
-        )
-        raise StarvationError(
-            f"drew {result.drawn} prompts for {count} groups, {len(result.admitted)} admitted ({why}): "
-            f"{domains or 'no domain has prompts left'}. Change the data or the filters, raise batch.group_size, or "
-            "raise rollout.max_draws."
-        )
+        if out_of_budget or not result.admitted:
+            raise StarvationError(_why_starved(result, count))
+
+
+def _why_starved(result: StepRollouts, count: int) -> str:
+    """What was drawn, why it was dropped, how hard each domain is, what broke, and what to change."""
+    reasons = Counter(reason for _, reason in result.dropped)
+    why = ", ".join(f"{n} {reason}" for reason, n in reasons.most_common()) or "the data have ended"
+    rollouts: dict[str, list[Rollout]] = {}
+    for group in result.groups:
+        rollouts.setdefault(group.ticket.domain, []).extend(group.rollouts)
+    domains = "; ".join(_domain_state(name, own) for name, own in sorted(rollouts.items()))
+    return (
+        f"drew {result.drawn} prompts for {count} groups, {len(result.admitted)} admitted ({why}): "
+        f"{domains or 'no domain has prompts left'}. Change the data or the filters, raise batch.group_size, or raise "
+        "rollout.max_draws."
+    )
+
+
+def _domain_state(name: str, rollouts: Sequence[Rollout]) -> str:
+    scores = [r.score for r in rollouts if r.score is not None]
+    failures = Counter(f"{r.verdict.detail}: {r.verdict.reason}" for r in rollouts if r.verdict and not r.is_scored)
+    broken = ""
+    if failures:
+        cause, times = failures.most_common(1)[0]
+        broken = f", {times} rollouts without a score because of '{cause}'"
+    if not scores:
+        return f"domain '{name}' has no scored rollout{broken}"
+    rate = sum(scores) / len(scores)
+    level = "is too hard" if rate < 0.05 else "is too easy" if rate > 0.95 else "has a usable pass rate"
+    return f"domain '{name}' {level} (pass rate {rate:.2f}){broken}"
 
 
 def first_leaf(failures: BaseExceptionGroup[BaseException]) -> BaseException:
@@ -206,9 +219,3 @@ def first_leaf(failures: BaseExceptionGroup[BaseException]) -> BaseException:
 def _hopeless(rule: Filter, scores: Sequence[float | None], missing: int) -> bool:
     ask = getattr(rule, "hopeless", None)
     return callable(ask) and ask(scores, missing) is not None
-
-
-def _difficulty(rate: float) -> str:
-    if rate < 0.05:
-        return "is too hard"
-    return "is too easy" if rate > 0.95 else "has a usable pass rate"

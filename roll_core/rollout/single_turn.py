@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -82,7 +83,7 @@ def segment_of(prompt_ids: Sequence[int], completion: Completion) -> Segment:
         response_mask=mask,
         loss_mask=mask.copy(),
         rollout_logprobs=behind_prompt(completion.logprobs.astype(np.float32)),
-        versions=completion.versions,
+        versions=tuple(replace(v, start=v.start + n_prompt, stop=v.stop + n_prompt) for v in completion.versions),
         columns={
             name: values if name == "keep_ids" else behind_prompt(values) for name, values in completion.columns.items()
         },

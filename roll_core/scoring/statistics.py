@@ -14,7 +14,7 @@ def reward_statistics(groups: Iterable[RolloutGroup]) -> dict[str, float]:
     * `reward/score[/<domain>]`: mean raw score of scored rollouts; `reward/total[/<domain>]`: mean weighted sum.
     * `reward/<component>/<domain>`: mean unweighted value over the rollouts that have it.
     * `scoring/unscored_rate[/<domain>]`, `scoring/status/<status>/<domain>` (counts of all statuses).
-    * `scoring/verdict_s/<domain>`: mean seconds of a verdict.
+    * `time/verdict_s/<domain>`: mean seconds of a verdict.
 
     Means over nothing are left out.
     """
@@ -77,7 +77,7 @@ def _verdicts(rollouts: Sequence[Rollout], domain: str) -> dict[str, float]:
     counts = Counter(verdict.status for verdict in verdicts)
     metrics = {f"scoring/status/{status.value}/{domain}": float(counts[status]) for status in Status}
     if verdicts:
-        metrics[f"scoring/verdict_s/{domain}"] = _mean([verdict.seconds for verdict in verdicts])
+        metrics[f"time/verdict_s/{domain}"] = _mean([verdict.seconds for verdict in verdicts])
     return metrics
 
 

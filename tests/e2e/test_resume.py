@@ -18,7 +18,7 @@ import yaml
 
 import roll_core as roll
 
-CLOCK = ("time/", "scoring/verdict_s")
+CLOCK = ("time/",)
 PPO = {"algorithm": {"advantage": "gae", "kl": {"coef": 0.01, "adaptive": {"target": 0.1, "horizon": 100}}}}
 GRPO = {
     "filters": ["informative_groups"],

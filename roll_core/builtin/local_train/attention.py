@@ -30,14 +30,15 @@ _GPU_TILE = 1 << 26
 class Bucket:
     """Sequences that attend together.
 
-    rows [b, q] row of each query in the packed row (0 where padded); valid [b, q] False where padded; hidden
-    [b or 1, q, k] True where a query must not see a key; prefix [b] which prompt each sequence continues (its keys
-    come first), None for the bucket of prompts. Key j is never seen by query i where j > i + (k - q).
+    rows [b, q] row of each query in the packed row (0 where padded); valid [b, q] False where padded; bias
+    [b or 1, q, k] added to the scores, -inf where a query must not see a key, else 0; prefix [b] which prompt each
+    sequence continues (its keys come first), None for the bucket of prompts. Key j is never seen by query i where
+    j > i + (k - q).
     """
 
     rows: Tensor
     valid: Tensor
-    hidden: Tensor
+    bias: Tensor
     prefix: Tensor | None
 
 
@@ -151,7 +152,7 @@ def _unfold(x: Tensor) -> Tensor:
 def _tiles(bucket: Bucket, heads: int, device: torch.device) -> Iterator[tuple[slice, slice, int]]:
     """Cut a bucket so that the scores of a tile stay in cache: sequences, queries, and the keys they can see."""
     b, q = bucket.rows.shape
-    k = bucket.hidden.shape[-1]
+    k = bucket.bias.shape[-1]
     budget = _CPU_TILE if device.type == "cpu" else _GPU_TILE
     many = max(1, min(b, budget // (heads * q * k)))
     long = max(1, min(q, budget // (heads * k)))
@@ -161,17 +162,20 @@ def _tiles(bucket: Bucket, heads: int, device: torch.device) -> Iterator[tuple[s
             yield slice(start, min(b, start + many)), slice(low, high), k - q + high
 
 
-def _probabilities(query: Tensor, key: Tensor, hidden: Tensor) -> Tensor:
-    """Softmax of the scaled scores: [b, kv_heads, per, q, d] x [b, kv_heads, k, d] -> [b, kv_heads, per * q, k]."""
+def _probabilities(query: Tensor, key: Tensor, bias: Tensor) -> Tensor:
+    """Softmax of the scaled scores: [b, kv_heads, per, q, d] x [b, kv_heads, k, d] -> [b, kv_heads, per * q, k].
+
+    It is taken in float32 and rounded after: on a CPU the kernel for bfloat16 is several times slower.
+    """
     b, kv_heads, per, q, _ = query.shape
     scores = torch.matmul(query.flatten(2, 3), key.transpose(2, 3)).view(b, kv_heads, per, q, -1)
-    scores.masked_fill_(hidden[:, None, None], float("-inf"))
-    return torch.softmax(scores, dim=-1).flatten(2, 3)
+    scores.add_(bias[:, None, None])
+    return torch.softmax(scores, dim=-1, dtype=_accumulator(scores.dtype)).to(scores.dtype).flatten(2, 3)
 
 
-def _hidden(bucket: Bucket, rows: slice, cols: slice, keys: int) -> Tensor:
-    hidden = bucket.hidden if bucket.hidden.shape[0] == 1 else bucket.hidden[rows]
-    return hidden[:, cols, :keys]
+def _bias(bucket: Bucket, rows: slice, cols: slice, keys: int) -> Tensor:
+    bias = bucket.bias if bucket.bias.shape[0] == 1 else bucket.bias[rows]
+    return bias[:, cols, :keys]
 
 
 def _forward_bucket(bucket: Bucket, first: Bucket, q: Tensor, k: Tensor, v: Tensor, scale: float) -> Tensor:
@@ -180,7 +184,7 @@ def _forward_bucket(bucket: Bucket, first: Bucket, q: Tensor, k: Tensor, v: Tens
     out = torch.empty_like(query)
     for rows, cols, keys in _tiles(bucket, q.shape[1], q.device):
         part = query[rows, :, :, cols]
-        weights = _probabilities(part, key[rows, :, :keys], _hidden(bucket, rows, cols, keys))
+        weights = _probabilities(part, key[rows, :, :keys], _bias(bucket, rows, cols, keys))
         out[rows, :, :, cols] = torch.matmul(weights, value[rows, :, :keys]).view_as(part)
     return _unfold(out)
 
@@ -199,7 +203,7 @@ def _backward_bucket(
     d_kv = torch.zeros(2, *key.shape, dtype=shared.dtype, device=key.device)
     for rows, cols, keys in _tiles(bucket, q.shape[1], q.device):
         part, up = query[rows, :, :, cols], upstream[rows, :, :, cols].flatten(2, 3)
-        weights = _probabilities(part, key[rows, :, :keys], _hidden(bucket, rows, cols, keys))
+        weights = _probabilities(part, key[rows, :, :keys], _bias(bucket, rows, cols, keys))
         d_kv[1, rows, :, :keys] += torch.matmul(weights.transpose(2, 3), up)
         d_weights = torch.matmul(up, value[rows, :, :keys].transpose(2, 3))
         d_scores = torch.ops.aten._softmax_backward_data(d_weights, weights, -1, weights.dtype)

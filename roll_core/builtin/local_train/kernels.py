@@ -27,14 +27,16 @@ class RmsNorm(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
         x, weight, inverse = ctx.saved_tensors
-        normed = x * inverse
-        upstream = grads[0]
-        d_weight = None
-        if ctx.needs_input_grad[1]:
-            d_weight = (upstream * normed).flatten(0, -2).sum(0).to(weight.dtype)
-        d_normed = upstream * weight.float()
-        along = (d_normed * normed).mean(-1, keepdim=True)
-        return d_normed.addcmul_(normed, along, value=-1.0).mul_(inverse).to(x.dtype), d_weight, None
+        upstream, wide, width = grads[0].contiguous(), weight.float(), x.shape[-1]
+        rows = inverse.flatten()[:, None]
+        wanted = [True, bool(ctx.needs_input_grad[1]), False]
+        # The layer norm's kernel with a mean of zero gives this gradient but for a term that is constant along a row.
+        d_x, d_weight, _ = torch.ops.aten.native_layer_norm_backward(
+            upstream.view(-1, width), x.reshape(-1, width), [width], torch.zeros_like(rows), rows, wide, None, wanted
+        )
+        along = torch.mv(upstream.view(-1, width), weight)[:, None].float()
+        d_x += (along * rows / width).to(d_x.dtype)
+        return d_x.view_as(x), d_weight.to(weight.dtype) if d_weight is not None else None, None
 
 
 def install_rms_norm(model: nn.Module) -> int:

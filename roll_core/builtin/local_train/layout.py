@@ -63,8 +63,11 @@ def prompt_keys(batch: Batch, segments: IndexArray) -> list[tuple[int, bytes]]:
     return [(int(groups[s]), batch.token_ids[starts[s] : starts[s] + lengths[s]].tobytes()) for s in segments]
 
 
-def packed_layout(batch: Batch, segments: IndexArray, device: torch.device) -> Layout:
-    """All tokens of `segments` on one row, prompts shared. Raises BackendError as `_tokens_of` does."""
+def packed_layout(batch: Batch, segments: IndexArray, device: torch.device, dtype: torch.dtype) -> Layout:
+    """All tokens of `segments` on one row, prompts shared; `dtype` is what the model computes in.
+
+    Raises BackendError as `_tokens_of` does.
+    """
     source, segment_ids, scored = _tokens_of(batch, segments)
     lengths, prompts = batch.lengths[segments], prompt_lengths(batch)[segments]
     keys = prompt_keys(batch, segments)
@@ -84,7 +87,7 @@ def packed_layout(batch: Batch, segments: IndexArray, device: torch.device) -> L
     seg = segment_ids[scored]
     on_prompt = before < prompts[seg]
     predictors = np.where(on_prompt, starts[prefix[seg]] + before, starts[len(heads) + seg] + before - prompts[seg])
-    plan = _plan(prompts[heads], own, prefix, starts, device)
+    plan = _plan(_Shape(prompts[heads], own, prefix, starts), device, dtype)
     return Layout(
         input_ids=_long(batch.token_ids[row_source], device)[None],
         position_ids=_long(positions, device)[None],
@@ -141,32 +144,40 @@ def _tokens_of(batch: Batch, segments: IndexArray) -> tuple[IndexArray, IndexArr
     return source.astype(np.int64), segment_ids, np.flatnonzero(mask).astype(np.int64)
 
 
-def _plan(
-    prompts: IndexArray, own: IndexArray, prefix: IndexArray, starts: IndexArray, device: torch.device
-) -> AttentionPlan:
-    """Buckets for prompts of the given lengths and responses of `own` tokens that continue prompt `prefix`."""
-    n_prompts, longest = len(prompts), int(prompts.max())
-    rows, valid = _rows(starts[:n_prompts], prompts)
-    causal = np.triu(np.ones((longest, longest), np.bool_), 1)
-    buckets = [Bucket(_long(rows, device), _bool(valid, device), _bool(causal[None], device), None)]
+@dataclass(frozen=True, slots=True, eq=False)
+class _Shape:
+    """Tokens of each prompt and of each response on the packed row, which prompt a response continues, and where they
+    start: prompts first, then responses."""
+
+    prompts: IndexArray
+    own: IndexArray
+    prefix: IndexArray
+    starts: IndexArray
+
+
+def _plan(shape: _Shape, device: torch.device, dtype: torch.dtype) -> AttentionPlan:
+    n_prompts, longest = len(shape.prompts), int(shape.prompts.max())
+    rows, valid = _rows(shape.starts[:n_prompts], shape.prompts)
+    buckets = [_bucket(rows, valid, _future(longest)[None], None, device, dtype)]
     places, rows_of = [valid.ravel()], [rows.ravel()]
-    for members in _similar(own, prompts[prefix]):
-        rows, valid = _rows(starts[n_prompts + members], own[members])
-        q = rows.shape[1]
-        beyond = np.arange(longest)[None, :] >= prompts[prefix[members]][:, None]
-        past = np.triu(np.ones((q, q), np.bool_), 1)
-        shape = (len(members), q)
-        hidden = np.concatenate(
-            [np.broadcast_to(beyond[:, None], (*shape, longest)), np.broadcast_to(past, (*shape, q))], axis=2
-        )
-        prefix_of = _long(prefix[members], device)
-        buckets.append(Bucket(_long(rows, device), _bool(valid, device), _bool(hidden, device), prefix_of))
+    for members in _similar(shape):
+        rows, valid = _rows(shape.starts[n_prompts + members], shape.own[members])
+        b, q = rows.shape
+        prefix = shape.prefix[members]
+        beyond = np.arange(longest)[None, :] >= shape.prompts[prefix][:, None]
+        unseen = [np.broadcast_to(beyond[:, None], (b, q, longest)), np.broadcast_to(_future(q), (b, q, q))]
+        buckets.append(_bucket(rows, valid, np.concatenate(unseen, axis=2), prefix, device, dtype))
         places.append(valid.ravel())
         rows_of.append(rows.ravel())
     kept, flat = np.concatenate(places), np.concatenate(rows_of)
     inverse = np.empty(int(kept.sum()), np.int64)
     inverse[flat[kept]] = np.flatnonzero(kept)
     return AttentionPlan(tuple(buckets), _long(inverse, device))
+
+
+def _future(length: int) -> BoolArray:
+    """True where a query [length] must not see a key [length] because it comes later."""
+    return np.triu(np.ones((length, length), np.bool_), 1)
 
 
 def _rows(starts: IndexArray, sizes: IndexArray) -> tuple[IndexArray, BoolArray]:
@@ -176,10 +187,10 @@ def _rows(starts: IndexArray, sizes: IndexArray) -> tuple[IndexArray, BoolArray]
     return np.where(valid, starts[:, None] + columns, 0), valid
 
 
-def _similar(own: IndexArray, prompts: IndexArray) -> list[IndexArray]:
+def _similar(shape: _Shape) -> list[IndexArray]:
     """Split the non-empty responses into buckets of similar length, so that few scores are padding."""
-    order = [int(i) for i in np.lexsort((prompts, own)) if own[i] > 0]
-    longest = int(prompts.max())
+    own, longest = shape.own, int(shape.prompts.max())
+    order = [int(i) for i in np.argsort(own, kind="stable") if own[i] > 0]
     buckets: list[list[int]] = []
     real = 0
     for i in order:
@@ -192,9 +203,19 @@ def _similar(own: IndexArray, prompts: IndexArray) -> list[IndexArray]:
     return [np.array(sorted(bucket), dtype=np.int64) for bucket in buckets]
 
 
+def _bucket(
+    rows: IndexArray,
+    valid: BoolArray,
+    unseen: BoolArray,
+    prefix: IndexArray | None,
+    device: torch.device,
+    dtype: torch.dtype,
+) -> Bucket:
+    bias = torch.zeros(unseen.shape, dtype=dtype, device=device)
+    bias.masked_fill_(torch.as_tensor(np.ascontiguousarray(unseen), device=device), float("-inf"))
+    real = torch.as_tensor(valid, device=device)
+    return Bucket(_long(rows, device), real, bias, None if prefix is None else _long(prefix, device))
+
+
 def _long(values: AnyArray | Sequence[int], device: torch.device) -> Tensor:
     return torch.as_tensor(np.ascontiguousarray(values, dtype=np.int64), device=device)
-
-
-def _bool(values: BoolArray, device: torch.device) -> Tensor:
-    return torch.as_tensor(np.ascontiguousarray(values), device=device)

@@ -143,7 +143,7 @@ def supports_packing(model: Any) -> str | None:
     before = model.config._attn_implementation
     batch = _probe_batch()
     plain = padded_layout(batch, np.arange(3), model.device)
-    packed = packed_layout(batch, np.arange(3), model.device)
+    packed = packed_layout(batch, np.arange(3), model.device, model.dtype)
     try:
         expected = _probe(model, before, plain)
         rounding = _distance(_probe(model, "eager", plain), expected)

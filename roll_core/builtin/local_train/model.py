@@ -67,7 +67,9 @@ class Backbone:
 
     def layout(self, batch: Batch, segments: IndexArray) -> Layout:
         """Lay a micro-batch out for this model."""
-        return (packed_layout if self._packed else padded_layout)(batch, segments, self.device)
+        if self._packed:
+            return packed_layout(batch, segments, self.device, self.model.dtype)
+        return padded_layout(batch, segments, self.device)
 
     def hidden(self, layout: Layout) -> Tensor:
         """Hidden states [m, H] that predict the scored tokens of a micro-batch."""

@@ -55,7 +55,7 @@ class LocalTrainStrategy:
         precision: Literal["auto", "float32", "bfloat16"] = "auto",
         layout: Literal["auto", "shared_prompt", "padded"] = "auto",
         gradient_checkpointing: bool = False,
-        logprob_chunk: Annotated[int, Field(ge=1)] = 1024,
+        logprob_chunk: Annotated[int, Field(ge=1)] = 2048,
         device: str = "auto",
     ) -> None:
         self._setup = setup

@@ -62,9 +62,7 @@ class ConsoleTracker:
         )
         self._task = self._progress.add_task(run.name, total=self._total, completed=run.resumed_from or 0, line="")
         where = f", going on from step {run.resumed_from}" if run.resumed_from else ""
-        self._console.print(
-            f"[bold]{escape(run.name)}[/bold]: {self._total} steps, in {escape(str(run.folder))}{where}"
-        )
+        self._console.print(f"[bold]{run.name}[/bold]: {self._total} steps, in {escape(str(run.folder))}{where}")
         if self._console.is_terminal:
             self._live = Live(console=self._console, refresh_per_second=4, get_renderable=self._render)
             self._live.start()

@@ -13,7 +13,7 @@ from roll_core.testing.tiny import make_tiny_model
 from roll_core.types import Completion, GenerateRequest, SamplingParams
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def _one_thread() -> Iterator[None]:
     threads = torch.get_num_threads()
     torch.set_num_threads(1)

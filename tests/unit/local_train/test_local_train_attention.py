@@ -59,7 +59,7 @@ def test_logprobs_are_those_of_the_plain_model(tiny, make_batch) -> None:
 
 def test_prompt_is_laid_out_once_per_group(make_batch) -> None:
     batch = make_batch(((5, (4, 4)), (5, (4,))), gaps=False)
-    layout = packed_layout(batch, np.arange(3), CPU)
+    layout = packed_layout(batch, np.arange(3), CPU, torch.float32)
     assert layout.rows == 5 + 3 + 3 + 5 + 3
     assert layout.position_ids[0].tolist() == [0, 1, 2, 3, 4, 0, 1, 2, 3, 4, 5, 6, 7, 5, 6, 7, 5, 6, 7]
     assert padded_layout(batch, np.arange(3), CPU).rows == 3 * 8
@@ -68,7 +68,7 @@ def test_prompt_is_laid_out_once_per_group(make_batch) -> None:
 def test_prompts_that_differ_inside_a_group_are_not_shared(make_batch) -> None:
     batch = make_batch(((5, (4, 4)),), gaps=False)
     batch.token_ids[0] += 1
-    assert packed_layout(batch, np.arange(2), CPU).rows == 2 * 8
+    assert packed_layout(batch, np.arange(2), CPU, torch.float32).rows == 2 * 8
 
 
 def test_a_segment_without_samples_is_laid_out_but_not_scored(tiny, make_batch) -> None:
@@ -84,7 +84,7 @@ def test_sampled_first_token_is_refused(make_batch) -> None:
     batch = make_batch(((5, (4, 4)),))
     batch.response_mask[9] = True
     with pytest.raises(BackendError, match="first token of segment 1"):
-        packed_layout(batch, np.arange(2), CPU)
+        packed_layout(batch, np.arange(2), CPU, torch.float32)
 
 
 @pytest.fixture

@@ -34,7 +34,7 @@ def test_plans_cover_every_segment_once_within_the_budget(sizes, budget) -> None
         assert sorted(np.concatenate(plan).tolist()) == segments.tolist()
         assert all((np.diff(members) > 0).all() for members in plan)
     for members in plan_packed(batch, segments, budget):
-        assert len(members) == 1 or packed_layout(batch, members, torch.device("cpu")).rows <= budget
+        assert len(members) == 1 or packed_layout(batch, members, torch.device("cpu"), torch.float32).rows <= budget
     for members in plan_padded(batch, segments, budget):
         assert len(members) == 1 or len(members) * (batch.lengths[members].max() - 1) <= budget
 

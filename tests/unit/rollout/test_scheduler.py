@@ -143,7 +143,9 @@ def test_a_group_without_any_score_is_dropped_and_failures_leave_the_group() -> 
     group = asyncio.run(room.collect(0, 1)).admitted[0]
     assert len(group.scored) == 2
     room = scheduler([[11]], scoring=ParityScoring(fail_on=11), max_draws=2)
-    with pytest.raises(StarvationError, match=r"2 unscored.*no scored rollout"):
+    with pytest.raises(
+        StarvationError, match=r"2 unscored.*no scored rollout, 8 rollouts without a score because of .*broken"
+    ):
         asyncio.run(room.collect(0, 1))
 
 

@@ -125,7 +125,7 @@ def test_statistics():
     assert found["scoring/unscored_rate/b"] == 0.5
     assert found["scoring/unscored_rate"] == pytest.approx(2 / 6)
     assert [found[f"scoring/status/{s}/b"] for s in ("correct", "invalid", "error", "abstain")] == [1, 1, 1, 0]
-    assert found["scoring/verdict_s/a"] == 2.0
+    assert found["time/verdict_s/a"] == 2.0
     assert reward_statistics([]) == {}
     assert "reward/score/d" not in reward_statistics([group(DOWN)])
 

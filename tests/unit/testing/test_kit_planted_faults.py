@@ -97,7 +97,11 @@ IN_A_CHILD = {"survives_odd_text", "bounds_its_time", "imports_no_tensor_library
 """Checks that start an interpreter: run on right components, and on the faults they are there for."""
 
 
-def run(kind, name, module="roll_kit_faults", skip=frozenset(), **how):
+MODULES = dict.fromkeys(("mixers", "environments", "advantages", "policy_losses"), "roll_kit_algorithm_faults")
+
+
+def run(kind, name, module=None, skip=frozenset(), **how):
+    module = module or MODULES.get(kind, "roll_kit_faults")
     component = Component("fake", f"{module}:{name}", **how)
     bound = bind_checks(component, kind, cases=CASES.get(kind, Cases()))
     return {b.check.name: b.result() for b in bound if b.check.name not in skip}

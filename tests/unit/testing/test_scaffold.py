@@ -105,6 +105,7 @@ def test_a_broken_package_fails_the_check_command(installed, tmp_path):
     assert "FAILED verifiers/demo_verifier accepts_gold" in done.stdout
 
 
+@pytest.mark.slow
 def test_generated_code_is_typed(packages):
     folder = packages["verifier"].parent
     sources = [str(package / part) for package in packages.values() for part in ("src", "tests")]
