@@ -158,3 +158,19 @@ def export(assembly: Assembly, checkpoint: Checkpoint, folder: Path) -> Path:
     finally:
         assembly.strategy.close()
     return folder
+
+
+def export(assembly: Assembly, checkpoint: Checkpoint, folder: Path) -> None:
+    """Write the policy of `checkpoint` to `folder` in Hugging Face format, adapters merged.
+
+    Raises:
+        ConfigError: the folder exists and is not empty.
+        CheckpointError: the checkpoint is damaged.
+    """
+    if folder.is_dir() and any(folder.iterdir()):
+        raise ConfigError(f"{folder} is not empty; export into a new folder")
+    checkpoint.read_state()
+    folder.mkdir(parents=True, exist_ok=True)
+    assembly.strategy.load(checkpoint.strategy_folder)
+    assembly.strategy.export(folder)
+    assembly.strategy.close()

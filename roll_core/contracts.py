@@ -16,19 +16,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from roll_core.settings import LoraSettings as LoraSettings
-from roll_core.settings import OptimSettings as OptimSettings
-from roll_core.settings import TrainSetup as TrainSetup
+from roll_core.objective import LossInputs, MiniBatch, Term
+from roll_core.settings import LoraSettings, OptimSettings, TrainSetup
 from roll_core.types import (
     AdvantageInputs,
     Advantages,
     AnyArray,
     Batch,
-    BoolArray,
     Completion,
     FloatArray,
     GenerateRequest,
-    IndexArray,
     Prompt,
     Rollout,
     RolloutGroup,
@@ -37,6 +34,37 @@ from roll_core.types import (
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+__all__ = [
+    "CONTEXT",
+    "KINDS",
+    "AdvantageEstimator",
+    "EarlyFilter",
+    "Environment",
+    "Filter",
+    "LoraSettings",
+    "LossInputs",
+    "MiniBatch",
+    "Mixer",
+    "ModelResolver",
+    "OptimSettings",
+    "PolicyLoss",
+    "RewardFunction",
+    "RolloutBackend",
+    "RunInfo",
+    "Source",
+    "StepResult",
+    "Store",
+    "TensorInfo",
+    "Term",
+    "Tracker",
+    "TrainSetup",
+    "TrainStrategy",
+    "Verifier",
+    "WeightSource",
+    "column",
+    "requirements_of",
+]
 
 KINDS: tuple[str, ...] = (
     "verifiers",
@@ -191,86 +219,11 @@ class AdvantageEstimator(Protocol):
     def __call__(self, inputs: AdvantageInputs) -> Advantages | FloatArray: ...
 
 
-@dataclass(slots=True, eq=False)
-class LossInputs:
-    """What a term of the objective sees of one micro-batch (torch, [n] tokens of whole segments end to end).
-
-    `logprobs` carries the gradient; everything else is detached. `old_logprobs` are the trainer's log-probs at the
-    start of the step (equal to `logprobs.detach()` when a step makes a single update), `rollout_logprobs` those of
-    the engine that sampled. `mask` is the loss mask. Absent inputs are None; a term names what it needs.
-    """
-
-    logprobs: Tensor
-    old_logprobs: Tensor
-    rollout_logprobs: Tensor
-    advantages: Tensor
-    mask: Tensor
-    segment_ids: Tensor
-    n_segments: int
-    entropy: Tensor | None = None
-    full_logprobs: Tensor | None = None
-    ref_logprobs: Tensor | None = None
-    values: Tensor | None = None
-    old_values: Tensor | None = None
-    returns: Tensor | None = None
-    columns: Mapping[str, Tensor] = field(default_factory=dict)
-    metrics: dict[str, tuple[Tensor, Tensor]] = field(default_factory=dict)
-
-    def segment_sum(self, per_token: Tensor) -> Tensor:
-        """Sum a value per token [n] over each segment's loss mask -> [n_segments]."""
-        zeros = per_token.new_zeros(self.n_segments)
-        return zeros.index_add(0, self.segment_ids, per_token * self.mask)
-
-    def segment_mean(self, per_token: Tensor) -> Tensor:
-        """Mean over each segment's loss mask -> [n_segments]; 0 for a segment without counted tokens."""
-        counts = self.segment_sum(self.mask.to(per_token.dtype))
-        return self.segment_sum(per_token) / counts.clamp_min(1)
-
-    def per_token(self, per_segment: Tensor) -> Tensor:
-        """Spread a value per segment [n_segments] over its tokens [n]."""
-        return per_segment[self.segment_ids]
-
-    def metric(self, name: str, per_token: Tensor) -> None:
-        """Report the mean of `per_token` [n] over the loss mask; summed exactly over micro-batches and ranks."""
-        value = (per_token.detach().float() * self.mask).sum()
-        count = self.mask.sum().float()
-        total = self.metrics.get(name)
-        self.metrics[name] = (value, count) if total is None else (total[0] + value, total[1] + count)
-
-
 @runtime_checkable
 class PolicyLoss(Protocol):
     """Per-token loss values [n] to be minimised; aggregation is not its business."""
 
     def __call__(self, inputs: LossInputs) -> Tensor: ...
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Term:
-    """One term of the objective: `sum(weights * fn(inputs))` over all tokens of the optimiser mini-batch.
-
-    `weights` [N] float32 already holds coefficient, domain selector, mask, correction and denominator (computed
-    over the whole mini-batch before any split), so micro-batch sums add up exactly. `needs` names outputs the model
-    must produce: `logprobs`, `full_logprobs`, `entropy`, `values`.
-    """
-
-    name: str
-    fn: Callable[[LossInputs], Tensor]
-    weights: FloatArray
-    needs: frozenset[str] = frozenset({"logprobs"})
-    advantages: FloatArray | None = None
-    """The advantages [N] this term reads, where they differ by domain; None for the batch's column."""
-    mask: BoolArray | None = None
-    """Tokens [N] this term is about, a part of the loss mask; the strategy hands it to `fn` as `LossInputs.mask`, so
-    that means and metrics see no other tokens. None for the batch's loss mask."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class MiniBatch:
-    """One optimiser step: the segments it covers (indices into the batch) and its terms."""
-
-    segments: IndexArray
-    terms: tuple[Term, ...]
 
 
 # --- engines ----------------------------------------------------------------------------------------------------------
@@ -325,8 +278,9 @@ class TrainStrategy(Protocol):
     """Owns forward, backward and the optimiser."""
 
     def compute(self, batch: Batch, columns: frozenset[str]) -> dict[str, FloatArray]:
-        """Forward passes without gradient: token columns [N] out of `old_logprobs`, `ref_logprobs`, `values`,
-        `entropy`, `logprobs@<model>`.
+        """Forward passes without gradient.
+
+        Token columns [N] out of `old_logprobs`, `ref_logprobs`, `values`, `entropy`, `logprobs@<model>`.
         """
         ...
 

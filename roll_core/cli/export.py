@@ -1,4 +1,4 @@
-"""`roll export RUN FOLDER`: the trained weights as a folder that `from_pretrained` and inference engines load."""
+"""`roll export RUN FOLDER`: a checkpoint's policy as a Hugging Face folder."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from roll_core.cli.session import assemble_run
 @click.command()
 @click.argument("run", type=click.Path(path_type=Path))
 @click.argument("folder", type=click.Path(path_type=Path))
-@click.option("--checkpoint", "step", type=int, help="Step of the checkpoint to export; the newest when left out.")
+@click.option("--checkpoint", "step", type=int, help="Step of the checkpoint; the newest when left out.")
 @click.pass_context
 def export(context: click.Context, run: Path, folder: Path, *, step: int | None) -> None:
-    """Write the weights of RUN (a run's folder) to FOLDER, with tokenizer, adapters merged."""
+    """Write the policy of a checkpoint of RUN to FOLDER, adapters merged, tokenizer included."""
     assembly = assemble_run(context, run, ())
-    from roll_core.api import export as export_weights
+    from roll_core.api import export as export_model
     from roll_core.api import find_checkpoint
 
     checkpoint = find_checkpoint(assembly, step)
-    click.echo(f"wrote {export_weights(assembly, checkpoint, folder)} (step {checkpoint.step})")
+    export_model(assembly, checkpoint, folder)
+    click.echo(f"{folder}: the policy of step {checkpoint.step}, for AutoModelForCausalLM.from_pretrained or vLLM")

@@ -35,6 +35,7 @@ _COMMANDS = {
     "eval": LazyCommand("roll_core.cli.evaluate:evaluate", "Measure held-out accuracy of a config or a run."),
     "export": LazyCommand("roll_core.cli.export:export", "Write a run's weights as a Hugging Face folder."),
     "rollouts": LazyCommand("roll_core.cli.rollouts:rollouts", "Browse the rollouts of a run."),
+    "export": LazyCommand("roll_core.cli.export:export", "Write a run's policy as a Hugging Face folder."),
     "config": LazyCommand("roll_core.cli.config:config_group", "Explain and check configurations."),
     "plugins": LazyCommand("roll_core.cli.plugins:plugins", "List, show, check and create plugins."),
     "models": LazyCommand("roll_core.cli.models:models_group", "List and prepare models."),

@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 import roll_core as roll
+from roll_core.cli.main import cli
 from roll_core.testing.tiny import make_tiny_model
 
 VARIANTS: dict[str, dict[str, Any]] = {
@@ -82,3 +84,33 @@ def test_mix_and_time_and_mismatch_are_reported(base_config: dict[str, Any]) -> 
         assert name in metrics, f"{name} is missing from {sorted(metrics)}"
     mismatch = [v for k, v in metrics.items() if "mismatch" in k or "logprob" in k]
     assert mismatch, sorted(metrics)
+
+
+@pytest.mark.parametrize("lora", [None, {"rank": 4, "alpha": 8}], ids=["full", "lora"])
+def test_export_is_the_trained_policy(base_config: dict[str, Any], tmp_path: Path, lora: dict[str, Any] | None) -> None:
+    config = base_config | {"steps": 2, "model": base_config["model"] | {"lora": lora}}
+    config |= {"train": {"strategy": {"use": "local", "precision": "float32"}, "optim": {"lr": 1e-2}}}
+    run = roll.train(**config)
+    out = tmp_path / "exported"
+    result = CliRunner().invoke(cli, ["export", str(run.folder), str(out)], obj=None)
+    assert result.exit_code == 0, result.output
+    again = roll.train(**config | {"folder": str(tmp_path / "again"), "model": {"path": str(out)}, "steps": 1})
+    assert again.result.evaluations[0] == run.result.evaluations[2]
+    refused = CliRunner().invoke(cli, ["export", str(run.folder), str(out)])
+    assert refused.exit_code == 1
+    assert "not empty" in refused.stderr
+
+
+TRUNCATED = [{"temperature": 0.7}, {"top_k": 5}, {"top_p": 0.8}, {"temperature": 1.3, "top_k": 20, "top_p": 0.9}]
+
+
+@pytest.mark.parametrize("sampling", TRUNCATED, ids=str)
+def test_trainer_and_sampler_agree_on_the_sampled_distribution(
+    base_config: dict[str, Any], sampling: dict[str, Any]
+) -> None:
+    config = base_config | {"steps": 2, "eval": {"at_start": False, "at_end": False}}
+    backend = {"use": "local", "precision": "float32"}
+    config |= {"rollout": {"backend": backend, "sampling": {"max_new_tokens": 6} | sampling}}
+    for metrics in roll.train(**config).result.metrics:
+        assert metrics["policy/mismatch_abs"] < 1e-5
+        assert metrics["policy/mismatch_outside"] == 0.0

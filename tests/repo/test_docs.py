@@ -3,7 +3,8 @@
 What stands right before a fence, as an HTML comment, says how it is treated:
 
 * `<!-- not run: reason -->`: only shown.
-* `<!-- file: name -->`: written to that file in the page's folder (and, as YAML or Python, checked).
+* `<!-- file: name -->`: written to that file in the page's folder (YAML is checked, Python is compiled).
+* `<!-- append: name -->`: added to that file.
 * `<!-- exit: 1 -->`: the last command of a console fence ends with that code.
 
 `python` fences of a page share one namespace and one folder, `console` fences run `roll` in it, `yaml` fences must load
@@ -41,7 +42,7 @@ GENERATED = sorted((DOCS / "reference").glob("*.md"))
 PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
 MODEL = "tiny-model"
 LANGUAGES = {"python", "yaml", "console", "text", "toml", "json", "jsonl", "mermaid"}
-COMMENT = re.compile(r"<!-- (not run|file|exit): (.+?) -->")
+COMMENT = re.compile(r"<!-- (not run|file|append|exit): (.+?) -->")
 USES = re.compile(r"<!-- uses the files of (\S+) -->")
 LINK = re.compile(r"(?<!`)\[[^\]\n]*\]\(([^)\s]+)\)")
 ROWS = [{"prompt": "1 + 1", "reference": "2"}]
@@ -98,10 +99,11 @@ class Runner:
     def write(self, fence: Fence) -> None:
         path = self.folder / fence.value
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(fence.text, encoding="utf-8")
+        before = path.read_text(encoding="utf-8") + "\n\n" if fence.mark == "append" else ""
+        path.write_text(before + fence.text, encoding="utf-8")
 
     def run(self, fence: Fence) -> None:
-        if fence.mark == "file":
+        if fence.mark in ("file", "append"):
             self.write(fence)
         check = getattr(self, f"_{fence.language}", None)
         if check is not None and fence.mark != "not run":
@@ -109,7 +111,7 @@ class Runner:
 
     def _python(self, fence: Fence) -> None:
         code = compile("\n" * fence.line + fence.text, str(fence.page), "exec")
-        if fence.mark != "file":
+        if fence.mark not in ("file", "append"):
             exec(code, self.namespace)
 
     def _yaml(self, fence: Fence) -> None:
@@ -177,6 +179,8 @@ def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_fences_run(page: Path, tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("ROLL_PLUGINS", "auto")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "rollfile", raising=False)
     runner = Runner(tmp_path)
     uses = USES.search(page.read_text(encoding="utf-8"))
     if uses is not None:

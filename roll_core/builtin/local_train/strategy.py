@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from pydantic import Field
 
+from roll_core.builtin.local_train.allocator import keep_freed_memory
 from roll_core.builtin.local_train.critic import Critic, enable_checkpointing
 from roll_core.builtin.local_train.layout import Layout
 from roll_core.builtin.local_train.loading import add_lora, load_causal_lm
@@ -61,6 +62,8 @@ class LocalTrainStrategy:
         self._setup = setup
         self._micro_tokens = micro_tokens
         self._device = resolve_device(device)
+        if self._device.type == "cpu":
+            keep_freed_memory()
         self._dtype = resolve_dtype(precision, self._device)
         self._workspace = Workspace(logprob_chunk)
         self._layout = layout

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from roll_core.builtin.trackers.samples import prompt_text
+from roll_core.builtin.trackers.samples import prompt_text, storable
 from roll_core.contracts import RunInfo
 from roll_core.types import Rollout, RolloutGroup
 
@@ -73,13 +73,13 @@ def rollout_row(step: int, rollout: Rollout, *, tokens: bool) -> dict[str, Any]:
         "prompt_id": rollout.prompt.id,
         "prompt": prompt_text(rollout.prompt),
         "reference": json.dumps(rollout.prompt.reference, default=str),
-        "response": rollout.response,
+        "response": storable(rollout.response),
         "finish_reason": rollout.finish_reason,
         "status": str(verdict.status) if verdict else None,
         "score": verdict.score if verdict else None,
-        "answer": verdict.answer if verdict else None,
-        "detail": verdict.detail if verdict else None,
-        "reason": verdict.reason if verdict else None,
+        "answer": storable(verdict.answer) if verdict and verdict.answer is not None else None,
+        "detail": storable(verdict.detail) if verdict else None,
+        "reason": storable(verdict.reason) if verdict else None,
         "verifier": f"{verdict.verifier} {verdict.version}".strip() if verdict else None,
         "reward": rollout.reward if rollout.is_scored else None,
         "rewards": [{"component": r.component, "value": r.value, "weight": r.weight} for r in rollout.rewards],

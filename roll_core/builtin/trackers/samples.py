@@ -60,7 +60,7 @@ def sample_row(step: int, rollout: Rollout) -> tuple[Cell, ...]:
         step,
         rollout.ticket.domain,
         prompt_text(rollout.prompt),
-        rollout.response,
+        storable(rollout.response),
         str(rollout.verdict.status) if rollout.verdict is not None else None,
         rollout.score,
         rollout.reward if rollout.is_scored else None,
@@ -70,10 +70,15 @@ def sample_row(step: int, rollout: Rollout) -> tuple[Cell, ...]:
 def prompt_text(prompt: Prompt) -> str:
     """What a person reads as the prompt."""
     if prompt.text is not None:
-        return prompt.text
+        return storable(prompt.text)
     if prompt.messages:
-        return "\n\n".join(f"{m.get('role', '')}: {_content(m)}" for m in prompt.messages)
+        return storable("\n\n".join(f"{m.get('role', '')}: {_content(m)}" for m in prompt.messages))
     return f"<{len(prompt.token_ids or ())} token ids>"
+
+
+def storable(text: str) -> str:
+    """The text with lone surrogates, which JSON data may hold and UTF-8 cannot, as question marks."""
+    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def _content(message: Message) -> str:

@@ -45,11 +45,12 @@ class RunWriter:
         self._flush_secs = flush_secs
         self._last_step = 0
         self._events = self._open()
-        if resumed_from is not None:
-            for file in folder.glob(f"events.out.tfevents.*{_ENDING}"):
-                file.unlink()
-            start = SessionLog(status=SessionLog.START)
-            self._events.add_event(Event(wall_time=time.time(), step=resumed_from + 1, session_log=start))
+        for file in folder.glob(f"events.out.tfevents.*{_ENDING}"):
+            file.unlink()
+        first_step = 0 if resumed_from is None else resumed_from + 1
+        # from the second START on, TensorBoard drops earlier points of that step and later ones
+        start = SessionLog(status=SessionLog.START)
+        self._events.add_event(Event(wall_time=time.time(), step=first_step, session_log=start))
 
     def config(self, step: int, run_id: str, config: Mapping[str, Any]) -> None:
         """Write the config as text and for the HParams page, where nested keys are joined by dots."""
