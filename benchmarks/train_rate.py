@@ -169,7 +169,10 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=0, help="0 leaves torch's choice")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument(
-        "--clock", choices=list(CLOCKS), default="wall", help="cpu: count CPU seconds, for a busy machine and one thread"
+        "--clock",
+        choices=list(CLOCKS),
+        default="wall",
+        help="cpu: count CPU seconds, for a busy machine and one thread",
     )
     args = parser.parse_args()
     global clock  # noqa: PLW0603  # one clock for every measurement of this script

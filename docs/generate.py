@@ -230,7 +230,8 @@ def commands() -> str:
     selected = os.environ.get("ROLL_PLUGINS")
     os.environ["ROLL_PLUGINS"] = "none"
     try:
-        add(roll, click.Context(roll, info_name="roll", terminal_width=WIDTH, max_content_width=WIDTH))
+        widths: dict[str, Any] = {"terminal_width": WIDTH, "max_content_width": WIDTH}
+        add(roll, click.Context(roll, info_name="roll", **widths, **roll.context_settings))
     finally:
         if selected is None:
             del os.environ["ROLL_PLUGINS"]

@@ -7,8 +7,10 @@ import functools
 import inspect
 import itertools
 import re
+import sys
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 _ENTRY = re.compile(r"^(\w+): (.*)$")
@@ -54,18 +56,40 @@ def _field_strings(owner: type) -> dict[str, str]:
     """Strings that stand under the annotated fields of a class and of those it inherits from."""
     texts: dict[str, str] = {}
     for cls in reversed(owner.__mro__[:-1]):
-        try:
-            tree = ast.parse(textwrap.dedent(inspect.getsource(cls)))
-        except (OSError, TypeError, SyntaxError):  # no source: made at run time, or built in
-            continue
-        body = tree.body[0].body if tree.body and isinstance(tree.body[0], ast.ClassDef) else []
-        for field, following in itertools.pairwise(body):
-            if (
-                isinstance(field, ast.AnnAssign)
-                and isinstance(field.target, ast.Name)
-                and isinstance(following, ast.Expr)
-                and isinstance(following.value, ast.Constant)
-                and isinstance(following.value.value, str)
-            ):
-                texts[field.target.id] = " ".join(following.value.value.split())
+        file = getattr(sys.modules.get(cls.__module__), "__file__", None)
+        if file is not None:
+            texts |= _strings_by_class(cls.__module__, file).get(cls.__qualname__, {})
     return texts
+
+
+@functools.cache
+def _strings_by_class(module: str, file: str) -> dict[str, dict[str, str]]:
+    """Strings under the fields of every class of a file, by the class's qualified name.
+
+    A rollfile that was edited is another module in the same file, hence both are the key.
+    """
+    del module
+    try:
+        tree = ast.parse(Path(file).read_text(encoding="utf-8"))
+    except (OSError, SyntaxError, ValueError):  # an extension module, or no file at all
+        return {}
+    found: dict[str, dict[str, str]] = {}
+    queue = [("", node) for node in tree.body if isinstance(node, ast.ClassDef)]
+    while queue:
+        prefix, node = queue.pop()
+        name = f"{prefix}{node.name}"
+        found[name] = dict(_strings(node.body))
+        queue += [(f"{name}.", inner) for inner in node.body if isinstance(inner, ast.ClassDef)]
+    return found
+
+
+def _strings(body: list[ast.stmt]) -> Iterator[tuple[str, str]]:
+    for field, following in itertools.pairwise(body):
+        if (
+            isinstance(field, ast.AnnAssign)
+            and isinstance(field.target, ast.Name)
+            and isinstance(following, ast.Expr)
+            and isinstance(following.value, ast.Constant)
+            and isinstance(following.value.value, str)
+        ):
+            yield field.target.id, " ".join(following.value.value.split())

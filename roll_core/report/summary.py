@@ -82,8 +82,9 @@ def summary_table(summary: Mapping[str, Any]) -> Table:
         )
     if summary["domains"]:
         table.add_section()
-        factor = summary["mean_after"] / summary["mean_before"] if summary["mean_before"] else float("inf")
-        table.add_row("mean", "", f"{summary['mean_before']:.3f}", f"{summary['mean_after']:.3f} ({factor:.2f}x)")
+        before, after = summary["mean_before"], summary["mean_after"]
+        factor = f" ({after / before:.2f}x)" if before else ""
+        table.add_row("mean", "", f"{before:.3f}", f"{after:.3f}{factor}")
     return table
 
 

@@ -133,7 +133,7 @@ def test_samples_are_a_table_every_nth_step(tmp_path: Path) -> None:
         {
             **shared,
             "domain": "json",
-            "response": "answer 0 scores 1.0",
+            "response": "c",
             "status": "correct",
             "score": 1.0,
             "reward": 1.25,

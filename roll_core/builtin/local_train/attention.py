@@ -3,8 +3,8 @@
 The tokens of a micro-batch lie on one row without padding. They fall into *buckets* of sequences of similar length:
 the first bucket holds the prompts (causal among themselves), the others hold responses, which see their prompt and
 their own past. Only inside this function are sequences padded, to the longest of their bucket. Scores exist for one
-tile at a time, forward and backward; the backward pass computes them again from queries and keys, so memory grows
-linearly with the tokens (Dao et al. 2022, arXiv:2205.14135).
+tile at a time; for all but short sequences the backward pass computes them again from queries and keys, so memory
+grows linearly with the tokens (Dao et al. 2022, arXiv:2205.14135).
 """
 
 from __future__ import annotations
@@ -22,8 +22,12 @@ ATTENTION_NAME = "roll_packed"
 PLAN_KEY = "roll_attention_plan"
 """Keyword that carries the `AttentionPlan` from the model's call down to its attention layers."""
 
-_CPU_TILE = 1 << 20
+_CPU_TILE = 1 << 21
 _GPU_TILE = 1 << 26
+
+_SHORT = 128
+"""Attention weights are kept for the backward pass where queries see at most this many keys on average, as they are
+small then beside a layer's other activations; else they are computed again."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,6 +54,12 @@ class AttentionPlan:
 
     buckets: tuple[Bucket, ...]
     inverse: Tensor
+
+    @property
+    def keeps_weights(self) -> bool:
+        """Whether the backward pass finds the attention weights instead of computing them again."""
+        scores = sum(bucket.rows.numel() * bucket.bias.shape[-1] for bucket in self.buckets)
+        return scores <= _SHORT * len(self.inverse)
 
 
 def packed_attention(
@@ -104,23 +114,115 @@ class _PackedAttention(torch.autograd.Function):
     """(q [n, heads, d], k [n, kv_heads, d], v [n, kv_heads, d]) -> [n, heads, d]."""
 
     @staticmethod
-    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, plan: AttentionPlan, scale: float) -> Tensor:
-        ctx.save_for_backward(q, k, v)
+    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, plan: AttentionPlan, scale: float) -> Tensor:  # noqa: PLR0917
         ctx.plan, ctx.scale = plan, scale
-        outs = [_forward_bucket(bucket, plan.buckets[0], q, k, v, scale) for bucket in plan.buckets]
+        outs: list[Tensor] = []
+        kept: list[Tensor] = []
+        for bucket in plan.buckets:
+            work = _Work(bucket, plan.buckets[0], q, k, v, scale)
+            parts = [work.forward(rows, kept if plan.keeps_weights else None) for rows in work.row_tiles()]
+            outs.append(_unfold(_joined(parts)))
+        ctx.save_for_backward(q, k, v, *kept)
         return torch.cat(outs).index_select(0, plan.inverse)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None]:
-        q, k, v = ctx.saved_tensors
+        q, k, v, *kept = ctx.saved_tensors
         plan: AttentionPlan = ctx.plan
         first = plan.buckets[0]
+        weights = iter(kept) if plan.keeps_weights else None
         shared = torch.zeros(2, *first.rows.shape, *k.shape[1:], dtype=_accumulator(k.dtype), device=k.device)
-        parts = [_backward_bucket(bucket, first, q, k, v, grads[0], ctx.scale, shared) for bucket in plan.buckets]
-        own = [shared.flatten(1, 2)] + [part[1] for part in parts[1:]]
-        dq = torch.cat([part[0] for part in parts]).index_select(0, plan.inverse)
-        dkv = torch.cat([part.to(k.dtype) for part in own], dim=1)
+        d_queries: list[Tensor] = []
+        d_own: list[Tensor] = []
+        for bucket in plan.buckets:
+            work = _Work(bucket, first, q, k, v, ctx.scale)
+            upstream = _queries(grads[0], bucket, k.shape[1]).mul_(bucket.valid[:, None, None, :, None])
+            parts = [work.backward(rows, upstream[rows], weights) for rows in work.row_tiles()]
+            d_queries.append(_unfold(_joined([part[0] for part in parts])))
+            d_kv = _joined([part[1] for part in parts], dim=1).transpose(2, 3)
+            if bucket.prefix is None:
+                shared += d_kv
+                continue
+            prompt = first.rows.shape[1]
+            shared.index_add_(1, bucket.prefix, d_kv[:, :, :prompt].to(shared.dtype))
+            d_own.append(d_kv[:, :, prompt:].flatten(1, 2))
+        dq = torch.cat(d_queries).index_select(0, plan.inverse)
+        dkv = torch.cat([shared.flatten(1, 2).to(k.dtype), *d_own], dim=1)
         return dq, dkv[0].index_select(0, plan.inverse), dkv[1].index_select(0, plan.inverse), None, None
+
+
+class _Work:
+    """One bucket's queries, keys and values, gathered, and attention over row tiles of it."""
+
+    def __init__(self, bucket: Bucket, first: Bucket, q: Tensor, k: Tensor, v: Tensor, scale: float) -> None:  # noqa: PLR0917
+        self._bucket, self._scale = bucket, scale
+        self._query = _queries(q, bucket, k.shape[1]).mul_(scale)
+        self._key, self._value = _keys(k, bucket, first), _keys(v, bucket, first)
+        self._heads = q.shape[1]
+        self._budget = _CPU_TILE if q.device.type == "cpu" else _GPU_TILE
+
+    def row_tiles(self) -> list[slice]:
+        """Sequences whose scores fit the budget together."""
+        b, q = self._bucket.rows.shape
+        many = max(1, min(b, self._budget // (self._heads * q * self._key.shape[2])))
+        return [slice(start, min(b, start + many)) for start in range(0, b, many)]
+
+    def _query_tiles(self, sequences: int) -> Iterator[tuple[slice, int]]:
+        """Queries whose scores fit the budget, and how many keys they can see."""
+        q, k = self._bucket.rows.shape[1], self._key.shape[2]
+        step = q if sequences > 1 else max(1, min(q, self._budget // (self._heads * k)))
+        for low in range(0, q, step):
+            high = min(q, low + step)
+            yield slice(low, high), k - q + high
+
+    def _weights(self, rows: slice, query: Tensor, cols: slice, keys: int) -> Tensor:
+        """Softmax of the scores: [b, kv_heads, per * q, keys].
+
+        It is taken in float32 and rounded after: on a CPU the kernel for bfloat16 is several times slower.
+        """
+        b, kv_heads, per, q, _ = query.shape
+        bias = self._bucket.bias if self._bucket.bias.shape[0] == 1 else self._bucket.bias[rows]
+        scores = torch.matmul(query.flatten(2, 3), self._key[rows, :, :keys].transpose(2, 3))
+        scores.view(b, kv_heads, per, q, keys).add_(bias[:, None, None, cols, :keys])
+        return torch.softmax(scores, dim=-1, dtype=_accumulator(scores.dtype)).to(scores.dtype)
+
+    def forward(self, rows: slice, kept: list[Tensor] | None) -> Tensor:
+        """Outputs [b, kv_heads, per, q, d] of a row tile; its weights are appended to `kept`."""
+        outs = []
+        for cols, keys in self._query_tiles(rows.stop - rows.start):
+            query = self._query[rows, :, :, cols]
+            weights = self._weights(rows, query, cols, keys)
+            outs.append(torch.matmul(weights, self._value[rows, :, :keys]).view(query.shape))
+            if kept is not None:
+                kept.append(weights)
+        return _joined(outs, dim=3)
+
+    def backward(self, rows: slice, upstream: Tensor, kept: Iterator[Tensor] | None) -> tuple[Tensor, Tensor]:
+        """Gradients of a row tile: queries [b, kv_heads, per, q, d], keys and values [2, b, kv_heads, k, d]."""
+        d_query = []
+        d_kv: Tensor | None = None
+        tiles = list(self._query_tiles(rows.stop - rows.start))
+        for cols, keys in tiles:
+            query, up = self._query[rows, :, :, cols], upstream[:, :, :, cols].flatten(2, 3)
+            weights = next(kept) if kept is not None else self._weights(rows, query, cols, keys)
+            d_weights = torch.matmul(up, self._value[rows, :, :keys].transpose(2, 3))
+            d_scores = torch.ops.aten._softmax_backward_data(d_weights, weights, -1, weights.dtype)
+            d_query.append(torch.matmul(d_scores, self._key[rows, :, :keys]).view(query.shape).mul_(self._scale))
+            d_key = torch.matmul(d_scores.transpose(2, 3), query.flatten(2, 3))
+            found = torch.stack([d_key, torch.matmul(weights.transpose(2, 3), up)])
+            if len(tiles) == 1:
+                return d_query[0], found
+            if d_kv is None:
+                shape = (2, *self._key[rows].shape)
+                d_kv = torch.zeros(shape, dtype=_accumulator(found.dtype), device=found.device)
+            d_kv[:, :, :, :keys] += found
+        if d_kv is None:
+            raise ValueError("a bucket has no queries")
+        return _joined(d_query, dim=3), d_kv.to(self._key.dtype)
+
+
+def _joined(parts: list[Tensor], dim: int = 0) -> Tensor:
+    return parts[0] if len(parts) == 1 else torch.cat(parts, dim=dim)
 
 
 def _accumulator(dtype: torch.dtype) -> torch.dtype:
@@ -147,72 +249,3 @@ def _unfold(x: Tensor) -> Tensor:
     """[b, kv_heads, per, q, d] -> [b * q, heads, d]."""
     b, kv_heads, per, q, d = x.shape
     return x.permute(0, 3, 1, 2, 4).reshape(b * q, kv_heads * per, d)
-
-
-def _tiles(bucket: Bucket, heads: int, device: torch.device) -> Iterator[tuple[slice, slice, int]]:
-    """Cut a bucket so that the scores of a tile stay in cache: sequences, queries, and the keys they can see."""
-    b, q = bucket.rows.shape
-    k = bucket.bias.shape[-1]
-    budget = _CPU_TILE if device.type == "cpu" else _GPU_TILE
-    many = max(1, min(b, budget // (heads * q * k)))
-    long = max(1, min(q, budget // (heads * k)))
-    for start in range(0, b, many):
-        for low in range(0, q, long if many == 1 else q):
-            high = min(q, low + long) if many == 1 else q
-            yield slice(start, min(b, start + many)), slice(low, high), k - q + high
-
-
-def _probabilities(query: Tensor, key: Tensor, bias: Tensor) -> Tensor:
-    """Softmax of the scaled scores: [b, kv_heads, per, q, d] x [b, kv_heads, k, d] -> [b, kv_heads, per * q, k].
-
-    It is taken in float32 and rounded after: on a CPU the kernel for bfloat16 is several times slower.
-    """
-    b, kv_heads, per, q, _ = query.shape
-    scores = torch.matmul(query.flatten(2, 3), key.transpose(2, 3)).view(b, kv_heads, per, q, -1)
-    scores.add_(bias[:, None, None])
-    return torch.softmax(scores, dim=-1, dtype=_accumulator(scores.dtype)).to(scores.dtype).flatten(2, 3)
-
-
-def _bias(bucket: Bucket, rows: slice, cols: slice, keys: int) -> Tensor:
-    bias = bucket.bias if bucket.bias.shape[0] == 1 else bucket.bias[rows]
-    return bias[:, cols, :keys]
-
-
-def _forward_bucket(bucket: Bucket, first: Bucket, q: Tensor, k: Tensor, v: Tensor, scale: float) -> Tensor:
-    query = _queries(q, bucket, k.shape[1]).mul_(scale)
-    key, value = _keys(k, bucket, first), _keys(v, bucket, first)
-    out = torch.empty_like(query)
-    for rows, cols, keys in _tiles(bucket, q.shape[1], q.device):
-        part = query[rows, :, :, cols]
-        weights = _probabilities(part, key[rows, :, :keys], _bias(bucket, rows, cols, keys))
-        out[rows, :, :, cols] = torch.matmul(weights, value[rows, :, :keys]).view_as(part)
-    return _unfold(out)
-
-
-def _backward_bucket(
-    bucket: Bucket, first: Bucket, q: Tensor, k: Tensor, v: Tensor, grad: Tensor, scale: float, shared: Tensor
-) -> tuple[Tensor, Tensor]:
-    """Gradients of the bucket's queries [b * q, heads, d] and own keys and values [2, b * q, kv_heads, d].
-
-    What falls on the prompts is added to `shared` [2, prompts, longest prompt, kv_heads, d].
-    """
-    query = _queries(q, bucket, k.shape[1]).mul_(scale)
-    upstream = _queries(grad, bucket, k.shape[1]).mul_(bucket.valid[:, None, None, :, None])
-    key, value = _keys(k, bucket, first), _keys(v, bucket, first)
-    d_query = torch.empty_like(query)
-    d_kv = torch.zeros(2, *key.shape, dtype=shared.dtype, device=key.device)
-    for rows, cols, keys in _tiles(bucket, q.shape[1], q.device):
-        part, up = query[rows, :, :, cols], upstream[rows, :, :, cols].flatten(2, 3)
-        weights = _probabilities(part, key[rows, :, :keys], _bias(bucket, rows, cols, keys))
-        d_kv[1, rows, :, :keys] += torch.matmul(weights.transpose(2, 3), up)
-        d_weights = torch.matmul(up, value[rows, :, :keys].transpose(2, 3))
-        d_scores = torch.ops.aten._softmax_backward_data(d_weights, weights, -1, weights.dtype)
-        d_query[rows, :, :, cols] = torch.matmul(d_scores, key[rows, :, :keys]).view_as(part)
-        d_kv[0, rows, :, :keys] += torch.matmul(d_scores.transpose(2, 3), part.flatten(2, 3))
-    by_key = d_kv.transpose(2, 3)
-    prompt = 0 if bucket.prefix is None else first.rows.shape[1]
-    if bucket.prefix is None:
-        shared += by_key
-    else:
-        shared.index_add_(1, bucket.prefix, by_key[:, :, :prompt].contiguous())
-    return _unfold(d_query.mul_(scale)), by_key[:, :, prompt:].flatten(1, 2)

@@ -147,7 +147,8 @@ def _tokens_of(batch: Batch, segments: IndexArray) -> tuple[IndexArray, IndexArr
 @dataclass(frozen=True, slots=True, eq=False)
 class _Shape:
     """Tokens of each prompt and of each response on the packed row, which prompt a response continues, and where they
-    start: prompts first, then responses."""
+    start: prompts first, then responses.
+    """
 
     prompts: IndexArray
     own: IndexArray

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.metadata
-import os
 import shutil
 import tempfile
 from pathlib import Path
@@ -58,7 +57,7 @@ def _carried_file(name: str) -> Path:
         raise ConfigError(f"model '{name}' needs the package that carries its weights: {INSTALL}") from None
     for file in distribution.files or ():
         if file.suffix == ".gguf":
-            path = Path(os.fspath(distribution.locate_file(file)))
+            path = Path(str(distribution.locate_file(file)))
             if path.is_file():
                 return path
     raise ConfigError(f"the installed package {CARRIER} holds no .gguf file; reinstall it: {INSTALL}")
