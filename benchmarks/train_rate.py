@@ -102,16 +102,15 @@ class StepTimer:
 
     def __init__(self) -> None:
         self.seconds = 0.0
-        self._step = optimizer.Optimizer.step
-        timer = self
+        original = optimizer.Optimizer.step
 
         def timed(this: optimizer.Optimizer) -> optimizer.StepReport:
             start = clock()
-            report = timer._step(this)
-            timer.seconds += clock() - start
+            report = original(this)
+            self.seconds += clock() - start
             return report
 
-        optimizer.Optimizer.step = timed  # type: ignore[method-assign]
+        optimizer.Optimizer.step = timed  # type: ignore[assignment, method-assign]
 
 
 def run(args: argparse.Namespace, model: Path) -> None:

@@ -14,6 +14,7 @@ The last line is `ratio <ours/TRL samples per second> memory <ours/TRL> time_to_
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import math
 import random
@@ -45,22 +46,21 @@ def is_right(text: str, answer: int) -> float:
 
 
 class Recorder:
-    """Wall-clock time and mean reward of each step."""
+    """What each step took: seconds since the start, mean reward, seconds spent generating, tokens sampled."""
 
     def __init__(self) -> None:
         self.started = time.perf_counter()
-        self.seconds: list[float] = []
-        self.rewards: list[float] = []
+        self.rows: list[dict[str, float]] = []
 
-    def step(self, reward: float) -> None:
+    def step(self, reward: float, rollout_s: float, tokens: float) -> None:
         """A step has ended."""
-        self.seconds.append(time.perf_counter() - self.started)
-        self.rewards.append(reward)
+        seconds = time.perf_counter() - self.started
+        self.rows.append({"seconds": seconds, "reward": reward, "rollout_s": rollout_s, "tokens": tokens})
 
-    def report(self, **more: Any) -> None:
+    def report(self) -> None:
         """Print the record as one JSON line."""
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-        print(json.dumps({"seconds": self.seconds, "rewards": self.rewards, "peak_gib": peak, **more}))
+        print(json.dumps({"rows": self.rows, "peak_gib": peak}))
 
 
 def run_trl(model: str, mode: str, steps: int, seed: int) -> None:
@@ -72,21 +72,28 @@ def run_trl(model: str, mode: str, steps: int, seed: int) -> None:
     from trl import GRPOConfig, GRPOTrainer
 
     record = Recorder()
-    rewards: list[float] = []
+    last = {"reward": 0.0, "rollout_s": 0.0, "tokens": 0.0}
 
-    def reward(completions: list[Any], answer: list[int], **_: Any) -> list[float]:
+    def reward(completions: list[Any], answer: list[int], completion_ids: list[Any], **_: Any) -> list[float]:
         texts = [c[0]["content"] for c in completions]
         values = [is_right(t, a) for t, a in zip(texts, answer, strict=True)]
-        rewards.append(statistics.mean(values))
+        last.update(reward=statistics.mean(values), tokens=float(sum(map(len, completion_ids))))
         return values
+
+    class TimedTrainer(GRPOTrainer):  # type: ignore[misc]
+        def _generate(self, *args: Any, **kwargs: Any) -> Any:
+            started = time.perf_counter()
+            result = super()._generate(*args, **kwargs)
+            last["rollout_s"] = time.perf_counter() - started
+            return result
 
     class OnStep(TrainerCallback):  # type: ignore[misc]
         def on_step_begin(self, *args: Any, **kwargs: Any) -> None:
-            if not record.seconds:
+            if not record.rows:
                 record.started = time.perf_counter()
 
         def on_step_end(self, *args: Any, **kwargs: Any) -> None:
-            record.step(rewards[-1])
+            record.step(**last)
 
     rows = questions(PROMPTS * steps, seed)
     data = Dataset.from_list(
@@ -99,7 +106,7 @@ def run_trl(model: str, mode: str, steps: int, seed: int) -> None:
             temperature=1.0, top_k=0, bf16=True, use_cpu=not torch.cuda.is_available(), gradient_checkpointing=False,
             report_to="none", save_strategy="no", logging_steps=1000, seed=seed, disable_tqdm=True,
         )  # fmt: skip
-        trainer = GRPOTrainer(
+        trainer = TimedTrainer(
             model=AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32),
             processing_class=AutoTokenizer.from_pretrained(model, padding_side="left"),
             reward_funcs=reward, args=config, train_dataset=data, callbacks=[OnStep()],
@@ -112,10 +119,9 @@ def run_trl(model: str, mode: str, steps: int, seed: int) -> None:
 
 def run_ours(model: str, mode: str, steps: int, seed: int) -> None:
     """Measure this engine in this process."""
-    import roll_core.api as roll
+    import roll_core as roll
 
     record = Recorder()
-    stages: dict[str, list[float]] = {}
 
     def last_number(response: str, reference: Any) -> float:
         return is_right(response, reference)
@@ -125,10 +131,8 @@ def run_ours(model: str, mode: str, steps: int, seed: int) -> None:
             record.started = time.perf_counter()
 
         def log(self, step: int, metrics: dict[str, float]) -> None:
-            record.step(metrics["reward/score/sums"])
-            for key, value in metrics.items():
-                if key.startswith("time/"):
-                    stages.setdefault(key, []).append(value)
+            tokens = metrics["rollout/response_tokens_mean"] * PROMPTS * GROUP
+            record.step(metrics["reward/score/sums"], metrics["time/rollout_s"], tokens)
 
         def log_rollouts(self, step: int, groups: Any) -> None:
             pass
@@ -148,7 +152,7 @@ def run_ours(model: str, mode: str, steps: int, seed: int) -> None:
             train={"optim": {"lr": LEARNING_RATE[mode]}},
             eval={"at_start": False, "at_end": False}, checkpoint={"at_end": False}, trackers=[OnStep()],
         )  # fmt: skip
-    record.report(stages={k: statistics.median(v) for k, v in stages.items()})
+    record.report()
 
 
 def measure(engine: str, args: argparse.Namespace, mode: str, steps: int) -> dict[str, Any]:
@@ -162,15 +166,27 @@ def measure(engine: str, args: argparse.Namespace, mode: str, steps: int) -> dic
     return result
 
 
+def steps_of(run: dict[str, Any]) -> list[dict[str, float]]:
+    """Each step's own seconds beside what was recorded; the first step (warm-up) is left out."""
+    pairs = itertools.pairwise(run["rows"])
+    return [row | {"step_s": row["seconds"] - before["seconds"]} for before, row in pairs]
+
+
 def step_seconds(run: dict[str, Any]) -> float:
-    """Median seconds a step; the first step (warm-up) is left out."""
-    times = [0.0, *run["seconds"]]
-    return statistics.median(b - a for a, b in list(zip(times, times[1:], strict=False))[1:])
+    """Median seconds a step."""
+    return statistics.median(row["step_s"] for row in steps_of(run))
+
+
+def rates(run: dict[str, Any]) -> tuple[float, float]:
+    """Median tokens per second: sampled tokens over the time generating, and over the rest of the step."""
+    rows = steps_of(run)
+    rollout = statistics.median(r["tokens"] / r["rollout_s"] for r in rows)
+    return rollout, statistics.median(r["tokens"] / (r["step_s"] - r["rollout_s"]) for r in rows)
 
 
 def seconds_until(run: dict[str, Any], reward: float) -> float:
     """Seconds until a step's mean reward reaches `reward`; nan when it never did."""
-    return next((s for s, r in zip(run["seconds"], run["rewards"], strict=True) if r >= reward), math.nan)
+    return next((row["seconds"] for row in run["rows"] if row["reward"] >= reward), math.nan)
 
 
 def compare(args: argparse.Namespace, mode: str) -> tuple[float, float]:
@@ -180,9 +196,12 @@ def compare(args: argparse.Namespace, mode: str) -> tuple[float, float]:
         for engine, found in runs.items():
             found.append(measure(engine, args, mode, args.steps))
             last = found[-1]
-            print(f"{mode} {engine}: {step_seconds(last):.2f} s/step, peak {last['peak_gib']:.2f} GiB", flush=True)
-            for stage, value in last.get("stages", {}).items():
-                print(f"    {stage} {value:.3f}")
+            rollout, train = rates(last)
+            print(
+                f"{mode} {engine}: {step_seconds(last):.2f} s/step, rollout {rollout:.0f} tokens/s, train {train:.0f} "
+                f"tokens/s, peak {last['peak_gib']:.2f} GiB",
+                flush=True,
+            )
     speed = [step_seconds(t) / step_seconds(o) for t, o in zip(runs["trl"], runs["ours"], strict=True)]
     memory = [o["peak_gib"] / t["peak_gib"] for t, o in zip(runs["trl"], runs["ours"], strict=True)]
     print(
@@ -197,7 +216,7 @@ def time_to(args: argparse.Namespace) -> float:
     for engine in ("ours", "trl"):
         run = measure(engine, args, "full", args.max_steps)
         seconds[engine] = seconds_until(run, args.until)
-        curve = " ".join(f"{r:.2f}" for r in run["rewards"])
+        curve = " ".join(f"{row['reward']:.2f}" for row in run["rows"])
         print(f"{engine}: reward {args.until} after {seconds[engine]:.0f} s; by step: {curve}", flush=True)
     return seconds["ours"] / seconds["trl"]
 

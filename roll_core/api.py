@@ -143,23 +143,6 @@ async def evaluate(assembly: Assembly, checkpoint: Checkpoint | None) -> dict[st
         await assembly.backend.close()
 
 
-def export(assembly: Assembly, checkpoint: Checkpoint, folder: Path) -> Path:
-    """Write the weights of `checkpoint` as a Hugging Face folder: adapters merged, tokenizer included.
-
-    Raises:
-        ConfigError: `folder` holds files already.
-    """
-    if folder.is_dir() and any(folder.iterdir()):
-        raise ConfigError(f"{folder} is not empty; choose another folder to export to")
-    checkpoint.read_state()
-    try:
-        assembly.strategy.load(checkpoint.strategy_folder)
-        assembly.strategy.export(folder)
-    finally:
-        assembly.strategy.close()
-    return folder
-
-
 def export(assembly: Assembly, checkpoint: Checkpoint, folder: Path) -> None:
     """Write the policy of `checkpoint` to `folder` in Hugging Face format, adapters merged.
 

@@ -153,7 +153,7 @@ class Engine:
             mini_batches = parts.credit.mini_batches(batch, self.step)
         parts.observers.notify("roll_on_batch_ready", step=self.step, batch=batch)
         with seconds("update"):
-            metrics |= parts.strategy.update(batch, mini_batches)
+            metrics |= parts.strategy.update(batch, mini_batches) if mini_batches else {"train/empty_steps": 1.0}
         with seconds("sync"):
             parts.backend.sync_weights(parts.strategy.weight_source(), self.step + 1)
         metrics |= self._commit(rollouts, batch, metrics)

@@ -243,6 +243,25 @@ def test_generated_pages_are_fresh() -> None:
     assert generator().stale() == [], "run `make docs`"
 
 
+def test_the_layers_of_the_architecture_are_those_the_linter_holds() -> None:
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"][
+        "contracts"
+    ]
+    layers = next(contract["layers"] for contract in contracts if contract["type"] == "layers")
+    text = "\n".join(layer.replace("roll_core.", "") for layer in layers)
+    assert f"```text\n{text}\n```" in (DOCS / "architecture.md").read_text(encoding="utf-8")
+
+
+def test_the_tree_of_the_architecture_exists() -> None:
+    text = (DOCS / "architecture.md").read_text(encoding="utf-8")
+    tree = text.partition("```text\nroll_core/")[2].partition("```")[0]
+    named = {
+        word for line in tree.splitlines() if line.startswith("  ") for word in line.split("   ")[0].split() if word
+    } | {"__init__.py", "__pycache__", "py.typed"}
+    there = {path.name + "/" * path.is_dir() for path in (ROOT / "roll_core").iterdir()} - {"__pycache__/"}
+    assert there <= named | {"__pycache__/"}, there - named
+
+
 def generator() -> ModuleType:
     spec = importlib.util.spec_from_file_location("docs_generate", DOCS / "generate.py")
     assert spec is not None

@@ -48,8 +48,9 @@ class Bucket:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AttentionPlan:
-    """How the tokens of one packed row see each other: buckets (prompts first) and inverse [n], each row's place in
-    the buckets laid end to end.
+    """How the tokens of one packed row see each other.
+
+    buckets: prompts first; inverse [n]: each row's place in the buckets laid end to end.
     """
 
     buckets: tuple[Bucket, ...]

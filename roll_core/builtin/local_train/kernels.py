@@ -13,9 +13,22 @@ import torch
 from torch import Tensor, nn
 
 
-class RmsNorm(torch.autograd.Function):
-    """weight * x / sqrt(mean(x^2) + eps) over the last axis, statistics in float32, rounded before the weight."""
+def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
+    """Weight * x / sqrt(mean(x^2) + eps) over the last axis; statistics in float32, rounded before the weight."""
+    out: Tensor = _RmsNorm.apply(x, weight, eps)  # type: ignore[no-untyped-call]  # torch's stub
+    return out
 
+
+def embedding(weight: Tensor, ids: Tensor, gradient: Callable[[], Tensor]) -> Tensor:
+    """weight[ids], whose gradient is added row by row to the buffer that `gradient` gives.
+
+    Autograd would make a [V, H] tensor of it first.
+    """
+    out: Tensor = _Embedding.apply(weight, ids, gradient)  # type: ignore[no-untyped-call]  # torch's stub
+    return out
+
+
+class _RmsNorm(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, eps: float) -> Tensor:
         wide = x.float()
@@ -51,15 +64,14 @@ def install_rms_norm(model: nn.Module) -> int:
         if not type(module).__name__.endswith("RMSNorm") or not isinstance(eps, float) or weight is None:
             continue
         if list(module._parameters) == ["weight"] and not list(module.children()) and _same(module, weight, eps):
-            module.forward = _bound(module, eps)  # type: ignore[method-assign]
+            module.forward = _bound(module, eps)
             replaced += 1
     return replaced
 
 
-def _bound(module: nn.Module, eps: float) -> Any:
+def _bound(module: Any, eps: float) -> Callable[[Tensor], Tensor]:
     def forward(hidden_states: Tensor) -> Tensor:
-        out: Tensor = RmsNorm.apply(hidden_states, module.weight, eps)  # type: ignore[no-untyped-call]
-        return out
+        return rms_norm(hidden_states, module.weight, eps)
 
     return forward
 
@@ -72,13 +84,11 @@ def _same(module: nn.Module, weight: Tensor, eps: float) -> bool:
         theirs = module(probe)
     except (TypeError, RuntimeError):
         return False
-    ours = RmsNorm.apply(probe, weight, eps)  # type: ignore[no-untyped-call]
+    ours = rms_norm(probe, weight, eps)
     return isinstance(theirs, Tensor) and torch.allclose(theirs.float(), ours.float(), rtol=1e-2, atol=1e-3)
 
 
-class EmbeddingLookup(torch.autograd.Function):
-    """weight[ids], whose gradient is added row by row to a float32 buffer instead of becoming a [V, H] tensor."""
-
+class _Embedding(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, weight: Tensor, ids: Tensor, gradient: Callable[[], Tensor]) -> Tensor:
         ctx.save_for_backward(ids)

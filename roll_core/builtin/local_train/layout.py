@@ -73,7 +73,7 @@ def packed_layout(batch: Batch, segments: IndexArray, device: torch.device, dtyp
     keys = prompt_keys(batch, segments)
     order = {key: i for i, key in enumerate(dict.fromkeys(keys))}
     prefix = np.array([order[key] for key in keys], dtype=np.int64)
-    heads = np.array([keys.index(key) for key in order], dtype=np.int64)
+    heads = np.unique(prefix, return_index=True)[1]
     own = np.maximum(lengths - 1 - prompts, 0)
     sizes = np.concatenate([prompts[heads], own])
     starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
@@ -146,8 +146,9 @@ def _tokens_of(batch: Batch, segments: IndexArray) -> tuple[IndexArray, IndexArr
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Shape:
-    """Tokens of each prompt and of each response on the packed row, which prompt a response continues, and where they
-    start: prompts first, then responses.
+    """Tokens of each prompt and each response, which prompt a response continues, and where on the row all start.
+
+    In `starts` the prompts come first, then the responses, then the end.
     """
 
     prompts: IndexArray
@@ -159,7 +160,7 @@ class _Shape:
 def _plan(shape: _Shape, device: torch.device, dtype: torch.dtype) -> AttentionPlan:
     n_prompts, longest = len(shape.prompts), int(shape.prompts.max())
     rows, valid = _rows(shape.starts[:n_prompts], shape.prompts)
-    buckets = [_bucket(rows, valid, _future(longest)[None], None, device, dtype)]
+    buckets = [_bucket(rows, valid, _bias(_future(longest)[None], device, dtype))]
     places, rows_of = [valid.ravel()], [rows.ravel()]
     for members in _similar(shape):
         rows, valid = _rows(shape.starts[n_prompts + members], shape.own[members])
@@ -167,7 +168,8 @@ def _plan(shape: _Shape, device: torch.device, dtype: torch.dtype) -> AttentionP
         prefix = shape.prefix[members]
         beyond = np.arange(longest)[None, :] >= shape.prompts[prefix][:, None]
         unseen = [np.broadcast_to(beyond[:, None], (b, q, longest)), np.broadcast_to(_future(q), (b, q, q))]
-        buckets.append(_bucket(rows, valid, np.concatenate(unseen, axis=2), prefix, device, dtype))
+        bias = _bias(np.concatenate(unseen, axis=2), device, dtype)
+        buckets.append(_bucket(rows, valid, bias, prefix))
         places.append(valid.ravel())
         rows_of.append(rows.ravel())
     kept, flat = np.concatenate(places), np.concatenate(rows_of)
@@ -204,18 +206,16 @@ def _similar(shape: _Shape) -> list[IndexArray]:
     return [np.array(sorted(bucket), dtype=np.int64) for bucket in buckets]
 
 
-def _bucket(
-    rows: IndexArray,
-    valid: BoolArray,
-    unseen: BoolArray,
-    prefix: IndexArray | None,
-    device: torch.device,
-    dtype: torch.dtype,
-) -> Bucket:
-    bias = torch.zeros(unseen.shape, dtype=dtype, device=device)
-    bias.masked_fill_(torch.as_tensor(np.ascontiguousarray(unseen), device=device), float("-inf"))
+def _bucket(rows: IndexArray, valid: BoolArray, bias: Tensor, prefix: IndexArray | None = None) -> Bucket:
+    device = bias.device
     real = torch.as_tensor(valid, device=device)
     return Bucket(_long(rows, device), real, bias, None if prefix is None else _long(prefix, device))
+
+
+def _bias(unseen: BoolArray, device: torch.device, dtype: torch.dtype) -> Tensor:
+    """-inf where a key must not be seen, else 0."""
+    bias = torch.zeros(unseen.shape, dtype=dtype, device=device)
+    return bias.masked_fill_(torch.as_tensor(np.ascontiguousarray(unseen), device=device), float("-inf"))
 
 
 def _long(values: AnyArray | Sequence[int], device: torch.device) -> Tensor:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -31,27 +33,35 @@ def load_causal_lm(folder: Path, dtype: torch.dtype, device: torch.device) -> An
         BackendError: the folder holds no causal language model, or lacks some of its weights.
     """
     from transformers import AutoModelForCausalLM
-    from transformers.utils import logging
 
     if not (folder / "config.json").is_file():
         raise BackendError(f"no model in '{folder}': config.json is missing")
-    bars = logging.is_progress_bar_enabled()
-    logging.disable_progress_bar()
     try:
-        model, info = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, output_loading_info=True)
+        with no_progress_bars():
+            model, info = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, output_loading_info=True)
     except (OSError, ValueError, RuntimeError, KeyError) as error:
         raise BackendError(f"cannot load the model in '{folder}': {error}") from error
-    finally:
-        if bars:
-            logging.enable_progress_bar()
     if info["missing_keys"]:
         names = ", ".join(sorted(info["missing_keys"])[:5])
         raise BackendError(f"the model in '{folder}' lacks weights: {names}")
     _disable_dropout(model)
-    model.config.use_cache = False
     model.to(device).eval()
     install_rms_norm(model)
     return model
+
+
+@contextmanager
+def no_progress_bars() -> Iterator[None]:
+    """Keep transformers from drawing progress bars for reading and writing weights."""
+    from transformers.utils import logging
+
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()
 
 
 def _disable_dropout(model: nn.Module) -> None:

@@ -86,8 +86,10 @@ class Workspace:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TokenScores:
-    """Of each target [m], float32: its log-prob under the distribution it was sampled from, under the full softmax at
-    the same temperature, and the entropy of the latter (None unless asked for).
+    """Of each target [m], in float32.
+
+    logprobs: under the distribution it was sampled from; full_logprobs: under the full softmax at the same
+    temperature; entropy: of the latter, None unless asked for.
     """
 
     logprobs: Tensor
@@ -122,7 +124,7 @@ class _TokenLogprobs(torch.autograd.Function):
     """-> (full log-probs [m], log-probs over the kept sets [m] or None, entropies [m] or None)."""
 
     @staticmethod
-    def forward(
+    def forward(  # noqa: PLR0917  # torch passes them by position
         ctx: Any,
         hidden: Tensor,
         weight: Tensor,
@@ -142,7 +144,7 @@ class _TokenLogprobs(torch.autograd.Function):
         for start in range(0, rows, workspace.chunk):
             logits = _logits(hidden[start : start + workspace.chunk], weight, bias, workspace)
             for block in _blocks(start, logits):
-                _score_block(block, head, targets, full, kept, entropies)
+                _score_block(block, head, targets, (full, kept, entropies))
         ctx.stamp = workspace.stamp
         return full, kept, entropies
 
@@ -200,7 +202,7 @@ def _blocks(start: int, logits: Tensor) -> Iterator[_Block]:
 
 
 def _distribution(block: _Block, head: Head, targets: Targets) -> tuple[Tensor, Tensor | None]:
-    """Logits of the full distribution at temperature [r, V] in float32, and the slope of the soft cap where there is one."""
+    """Logits of the full distribution at temperature [r, V] in float32, and the slope of the soft cap if any."""
     z = block.logits.to(_accumulator(block.logits.dtype), copy=True)
     slope = None
     if head.scale != 1.0:
@@ -215,8 +217,9 @@ def _distribution(block: _Block, head: Head, targets: Targets) -> tuple[Tensor, 
 
 
 def _score_block(
-    block: _Block, head: Head, targets: Targets, full: Tensor, kept: Tensor | None, entropies: Tensor | None
+    block: _Block, head: Head, targets: Targets, outs: tuple[Tensor, Tensor | None, Tensor | None]
 ) -> None:
+    full, kept, entropies = outs
     rows = slice(block.start, block.stop)
     z, _ = _distribution(block, head, targets)
     logp = torch.log_softmax(z, dim=-1)

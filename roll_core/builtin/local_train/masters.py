@@ -42,7 +42,7 @@ class MasterWeights:
             else:
                 master = nn.Parameter(parameter.detach().float().clone())
                 parameter.data = parameter.data.to(dtype)
-                parameter.register_post_accumulate_grad_hook(self._collector(name))
+                parameter.register_post_accumulate_grad_hook(self._collector(name))  # type: ignore[no-untyped-call]
             master.grad = torch.zeros_like(master)
             self._masters[name] = master
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from roll_core.builtin.local_train.attention import PLAN_KEY
-from roll_core.builtin.local_train.kernels import EmbeddingLookup
+from roll_core.builtin.local_train.kernels import embedding
 from roll_core.builtin.local_train.layout import Layout, packed_layout, padded_layout
 from roll_core.builtin.local_train.loading import backbone_of, head_of, supports_packing
 from roll_core.builtin.local_train.logprob import TokenScores, Workspace, token_logprobs
@@ -49,10 +49,10 @@ class Backbone:
                 raise BackendError(f"layout 'shared_prompt' cannot be used with '{source}': {reason}; use 'auto'")
             _log.info("prompts are not shared for '%s': %s", source, reason)
             self._packed = False
-        embedding = model.get_input_embeddings()
-        plain = type(embedding) is nn.Embedding and embedding.max_norm is None
-        self._embedding = embedding.weight if plain else None
-        self._embedding_gradient = masters.gradient_of(embedding.weight) if masters and plain else None
+        table = model.get_input_embeddings()
+        plain = type(table) is nn.Embedding and table.max_norm is None
+        self._embedding = table.weight if plain else None
+        self._embedding_gradient = masters.gradient_of(table.weight) if masters and plain else None
 
     @property
     def device(self) -> torch.device:
@@ -79,9 +79,7 @@ class Backbone:
         if layout.plan is not None:
             options[PLAN_KEY] = layout.plan
         if torch.is_grad_enabled() and self._embedding is not None and self._embedding_gradient is not None:
-            options["inputs_embeds"] = EmbeddingLookup.apply(  # type: ignore[no-untyped-call]  # torch's stub
-                self._embedding, layout.input_ids, self._embedding_gradient
-            )
+            options["inputs_embeds"] = embedding(self._embedding, layout.input_ids, self._embedding_gradient)
         else:
             options["input_ids"] = layout.input_ids
         states: Tensor = self._layers(**options).last_hidden_state
@@ -118,9 +116,9 @@ class ScoringModel(Backbone):
         self._workspace = workspace
         super().__init__(model, source, layout, masters)
 
-    def scores(self, batch: Batch, layout: Layout, *, entropy: bool = False) -> TokenScores:
-        """Scores [m] of the scored tokens of a micro-batch."""
-        targets = targets_of(batch, layout, self.device)
+    def scores(self, batch: Batch, layout: Layout, *, entropy: bool = False, sampled: bool = True) -> TokenScores:
+        """Scores [m] of the scored tokens of a micro-batch; without `sampled`, of the full distribution only."""
+        targets = targets_of(batch, layout, self.device, sampled=sampled)
         return token_logprobs(self.hidden(layout), self._head, targets, self._workspace, entropy=entropy)
 
 

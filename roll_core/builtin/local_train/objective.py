@@ -105,6 +105,8 @@ def evaluate(terms: Iterable[Term], inputs: LossInputs, layout: Layout, meter: M
         own = replace(inputs, metrics={})
         if term.advantages is not None:
             own.advantages = _tensor(term.advantages, layout, device)
+        if term.mask is not None:
+            own.mask = _tensor(term.mask, layout, device)
         per_token = term.fn(own)
         if per_token.shape != inputs.mask.shape:
             raise BackendError(

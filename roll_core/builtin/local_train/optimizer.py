@@ -67,8 +67,9 @@ class Optimizer:
         )
 
     def step(self) -> StepReport:
-        """Clip, update the masters and publish them. A gradient that is not finite leaves everything as it was, but
-        the schedule goes on.
+        """Clip, update the masters and publish them.
+
+        A gradient that is not finite leaves everything as it was, but the schedule goes on.
         """
         lr = learning_rate(self._settings, self._step, self._total_steps)
         self._step += 1
@@ -79,7 +80,7 @@ class Optimizer:
             return StepReport(value, lr, skipped=True)
         limit = self._settings.clip_norm
         if 0 < limit < value:
-            torch._foreach_mul_(grads, limit / (value + 1e-6))
+            torch.nn.utils.clip_grads_with_norm_(self._weights.masters.values(), limit, norm)
         for group in self._adamw.param_groups:
             group["lr"] = lr
         self._adamw.step()

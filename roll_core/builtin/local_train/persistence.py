@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
+from pickle import UnpicklingError  # only the error; loading is weights_only
 from typing import Any
 
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
+from roll_core.builtin.local_train.loading import no_progress_bars
 from roll_core.builtin.local_train.masters import MasterWeights
 from roll_core.builtin.local_train.optimizer import Optimizer
 from roll_core.builtin.local_train.weights import ModelWeights
@@ -55,15 +58,15 @@ def load_state(folder: Path, trained: Trained, facts: Mapping[str, Any]) -> None
     try:
         state = torch.load(folder / _STATE, weights_only=True, map_location="cpu")
         weights = {role: load_file(folder / f"{role}.safetensors") for role in trained}
-    except (OSError, RuntimeError, SafetensorError, EOFError) as error:
+    except (OSError, RuntimeError, SafetensorError, EOFError, UnpicklingError) as error:
         raise CheckpointError(f"cannot read the training state in '{folder}': {error}") from error
     if state.get("format") != _FORMAT:
         raise CheckpointError(f"'{folder}' has format {state.get('format')}, this version reads {_FORMAT}")
     for name, value in facts.items():
         if state["facts"].get(name) != value:
             raise CheckpointError(
-                f"the state in '{folder}' was trained with {name} {state['facts'].get(name)!r}, this run has {value!r}; "
-                "set the strategy's options as they were"
+                f"the state in '{folder}' was trained with {name} {state['facts'].get(name)!r}, this run has "
+                f"{value!r}; set the options of train.strategy and model as they were"
             )
     try:
         for role, (masters, optimizer) in trained.items():
@@ -99,20 +102,24 @@ def export_model(folder: Path, model: Any, source: Path, weights: MasterWeights)
     """
     from transformers import AutoConfig
 
-    masters = weights.masters
     inner = model.get_base_model() if hasattr(model, "get_base_model") else model
     dtype = getattr(AutoConfig.from_pretrained(source), "dtype", None) or torch.float32
-    tensors = {name: t.contiguous() for name, t in ModelWeights(model, dtype, masters.get).tensors()}
-    before = inner.config.dtype
+    tensors = {name: t.contiguous() for name, t in ModelWeights(model, dtype, weights.masters.get).tensors()}
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        inner.config.dtype = dtype
-        inner.save_pretrained(folder, state_dict=tensors)
+        with no_progress_bars():
+            inner.save_pretrained(folder, state_dict=tensors)
+        _write_dtype(folder / "config.json", dtype)
         for path in sorted(source.iterdir()):
             weight_file = path.suffix in _WEIGHT_SUFFIXES or path.name.endswith(".index.json")
             if path.is_file() and not weight_file and not (folder / path.name).exists():
                 shutil.copyfile(path, folder / path.name)
     except (OSError, RuntimeError, SafetensorError) as error:
         raise CheckpointError(f"cannot export the model to '{folder}': {error}") from error
-    finally:
-        inner.config.dtype = before
+
+
+def _write_dtype(path: Path, dtype: torch.dtype) -> None:
+    """Name the format of the exported weights, where transformers wrote that of the model in memory."""
+    config = json.loads(path.read_text(encoding="utf-8"))
+    config["dtype"] = str(dtype).removeprefix("torch.")
+    path.write_text(json.dumps(config, indent=2, sort_keys=True) + "\n", encoding="utf-8")

@@ -93,7 +93,6 @@ class LocalTrainStrategy:
         out: dict[str, FloatArray] = {}
         own = columns & {"old_logprobs", "entropy"}
         if own:
-            self._policy.model.eval()
             out.update(self._score(self._policy, batch, own))
         for name in sorted(columns - own):
             if name == "values":
@@ -116,9 +115,11 @@ class LocalTrainStrategy:
             raise BackendError("there is no mini-batch to train on")
         meter = Meter()
         self._train_mode(True)
-        for mini in mini_batches:
-            self._update_one(batch, mini, meter)
-        self._train_mode(False)
+        try:
+            for mini in mini_batches:
+                self._update_one(batch, mini, meter)
+        finally:
+            self._train_mode(False)
         return _metrics(meter, len(mini_batches))
 
     def weight_source(self) -> WeightSource:
@@ -205,7 +206,7 @@ class LocalTrainStrategy:
     def _score(self, model: ScoringModel, batch: Batch, names: frozenset[str]) -> dict[str, FloatArray]:
         out = {name: empty_column(batch) for name in names}
         for layout in self._micro_batches(model, batch, np.arange(batch.n_segments)):
-            scores = model.scores(batch, layout, entropy="entropy" in names)
+            scores = model.scores(batch, layout, entropy="entropy" in names, sampled="old_logprobs" in names)
             found = {"old_logprobs": scores.logprobs, "full_logprobs": scores.full_logprobs, "entropy": scores.entropy}
             for name, column in out.items():
                 values = found[name]
@@ -251,7 +252,7 @@ class LocalTrainStrategy:
             inputs = loss_inputs(batch, layout, scores, values, self._device)
             loss = evaluate(mini.terms, inputs, layout, meter)
             if loss.requires_grad:
-                loss.backward()
+                loss.backward()  # type: ignore[no-untyped-call]  # torch's stub
             meter.add("train/loss", float(loss.detach()), 0.0)
             meter.add("train/tokens", float(batch.loss_mask[layout.source].sum()), 0.0)
             meter.add("train/rows", layout.rows, 0.0)

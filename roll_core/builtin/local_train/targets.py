@@ -11,8 +11,8 @@ from roll_core.errors import BackendError
 from roll_core.types import Batch, IndexArray, SamplingParams
 
 
-def targets_of(batch: Batch, layout: Layout, device: torch.device) -> Targets:
-    """The scored tokens of a micro-batch [m] with temperature and kept sets.
+def targets_of(batch: Batch, layout: Layout, device: torch.device, *, sampled: bool = True) -> Targets:
+    """The scored tokens of a micro-batch [m] with temperature and, if `sampled`, kept sets.
 
     A domain without an entry in `batch.sampling`, or sampled greedily, is scored under the plain softmax.
 
@@ -27,6 +27,8 @@ def targets_of(batch: Batch, layout: Layout, device: torch.device) -> Targets:
     by_domain = np.array([s.temperature if s.temperature > 0 else 1.0 for s in sampling], dtype=np.float32)
     temperatures = by_domain[domains]
     warm = torch.as_tensor(temperatures, device=device) if (temperatures != 1.0).any() else None
+    if not sampled:
+        return Targets(tokens, warm)
     if "keep_counts" in batch.columns:
         return Targets(tokens, warm, _kept_sets(batch, places, device))
     for index in np.unique(domains):

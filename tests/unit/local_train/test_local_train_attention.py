@@ -32,9 +32,10 @@ def scores_and_gradients(tiny: Path, kind: Any, batch: Batch) -> tuple[torch.Ten
     return scores.logprobs.detach(), {n: p.grad.clone() for n, p in model.named_parameters()}
 
 
-@pytest.mark.parametrize("tile", [1 << 20, 40])
-def test_packed_equals_padded_in_values_and_gradients(tiny, make_batch, monkeypatch, tile) -> None:
+@pytest.mark.parametrize(("tile", "short"), [(1 << 20, 128), (1 << 20, 0), (300, 128), (40, 0)])
+def test_packed_equals_padded_in_values_and_gradients(tiny, make_batch, monkeypatch, tile, short) -> None:
     monkeypatch.setattr(attention, "_CPU_TILE", tile)
+    monkeypatch.setattr(attention, "_SHORT", short)
     batch = make_batch(((5, (4, 1, 7)), (3, (2, 6)), (9, (30, 3, 3)), (1, (2,))))
     packed, packed_gradients = scores_and_gradients(tiny, "shared_prompt", batch)
     padded, padded_gradients = scores_and_gradients(tiny, "padded", batch)
@@ -46,7 +47,7 @@ def test_packed_equals_padded_in_values_and_gradients(tiny, make_batch, monkeypa
 
 def test_logprobs_are_those_of_the_plain_model(tiny, make_batch) -> None:
     batch = make_batch()
-    found, gradients = scores_and_gradients(tiny, "shared_prompt", batch)
+    found, _ = scores_and_gradients(tiny, "shared_prompt", batch)
     model = AutoModelForCausalLM.from_pretrained(tiny, dtype=torch.float32)
     expected = []
     for s in range(batch.n_segments):

@@ -323,7 +323,9 @@ def test_export_loads_and_scores_the_same(make_setup, make_batch, objective, tmp
     for _ in range(3):
         strategy.update(batch, [objective(batch)])
     strategy.export(tmp_path / "model")
-    AutoModelForCausalLM.from_pretrained(tmp_path / "model")
+    exported = AutoModelForCausalLM.from_pretrained(tmp_path / "model", dtype="auto")
+    assert exported.dtype == torch.float32
+    assert exported.config.use_cache
     assert AutoTokenizer.from_pretrained(tmp_path / "model")("1+2").input_ids
     again = make(make_setup(model=tmp_path / "model"))
     tolerance = 1e-5 if precision == "float32" else 0.05
