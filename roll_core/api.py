@@ -40,13 +40,20 @@ class TrainedRun:
         return summary_table(self.summary)
 
 
-def train(config: Path | str | None = None, *overrides: str, overwrite: bool = False, **sections: Any) -> TrainedRun:
-    """Train, from a YAML file or from keyword arguments.
+def train(
+    config: Path | str | None = None,
+    *overrides: str,
+    overwrite: bool = False,
+    resume: bool = False,
+    **sections: Any,
+) -> TrainedRun:
+    """Train, from a YAML file or from keyword arguments. Works in a notebook too.
 
     Args:
         config: a YAML file; None takes everything from `sections`.
         overrides: `key=value` as on the command line.
         overwrite: remove a run that already lies in the folder.
+        resume: go on from the newest checkpoint in the folder; give the same config again (more `steps` are allowed).
         sections: top-level sections of the config; anything that says `use` may be an object or a function.
 
     Returns:
@@ -54,7 +61,10 @@ def train(config: Path | str | None = None, *overrides: str, overwrite: bool = F
 
     Raises:
         ConfigError: anything is wrong with the config, the data or the plugins; nothing has been loaded then.
+        CheckpointError: `resume` found no checkpoint.
     """
+    if overwrite and resume:
+        raise ConfigError("a run is either overwritten or resumed")
     loaded = load_config(Path(config) if config is not None else None, overrides, base=sections)
     plugins = loaded.config.plugins
     host = Host.discover(
@@ -64,6 +74,10 @@ def train(config: Path | str | None = None, *overrides: str, overwrite: bool = F
         strict=loaded.config.strict,
     )
     assembly = Assembly(loaded, host)
+    if resume:
+        checkpoint = find_checkpoint(assembly, None)
+        host.verify_manifest(checkpoint.read_state()["plugins"])
+        return run_to_end(assembly, checkpoint)
     prepare_folder(loaded, overwrite=overwrite)
     return run_to_end(assembly)
 

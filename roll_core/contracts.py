@@ -54,7 +54,6 @@ __all__ = [
     "RunInfo",
     "Source",
     "StepResult",
-    "Store",
     "TensorInfo",
     "Term",
     "Tracker",
@@ -339,18 +338,6 @@ class ModelResolver(Protocol):
     """Turns a model name into a local folder in Hugging Face format, preparing it when needed."""
 
     def resolve(self, name: str) -> Path: ...
-
-
-class Store(Protocol):
-    """Holds columns away from the driver. The local executor's is a dict; a cluster's is its object store."""
-
-    def put(self, value: Any, *, owner: str) -> str: ...
-
-    def get(self, handle: str) -> Any: ...
-
-    def pin(self, handle: str) -> None: ...
-
-    def release(self, handle: str) -> None: ...
 
 
 def requirements_of(component: Any) -> frozenset[str]:

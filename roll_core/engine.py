@@ -23,7 +23,7 @@ from roll_core.credit import greedy_rewards
 from roll_core.dataflow import Dataflow
 from roll_core.errors import CheckpointError, ConfigError, StarvationError
 from roll_core.evaluation import DomainResult, Evaluator, metrics_of
-from roll_core.interrupt import StopRequest
+from roll_core.interrupt import StopRequest, run_apart
 from roll_core.rollout.scheduler import RolloutScheduler, StepRollouts
 from roll_core.rooms import Books, CreditRoom, Drawing, Observers, ScoringReport, Workers
 from roll_core.step_metrics import rollout_metrics
@@ -89,7 +89,7 @@ class Engine:
     def run(self) -> RunResult:
         """Train to the last step. Trackers and plugins always hear how it ended."""
         with self._stop.listening():
-            return asyncio.run(self._run())
+            return run_apart(self._run())
 
     async def _run(self) -> RunResult:
         parts, status = self.parts, "failed"

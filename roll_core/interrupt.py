@@ -1,15 +1,33 @@
-"""Ctrl-C as a request: the first one ends the run after the current step with a checkpoint, the second one at once."""
+"""How a run meets the outside: Ctrl-C as a request, and an event loop of its own.
+
+The first Ctrl-C ends the run after the current step with a checkpoint, the second one at once.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from types import FrameType
+from typing import Any, TypeVar
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+def run_apart(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine to its end in an event loop of its own, also where one is running already (a notebook)."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(coroutine)
+    with ThreadPoolExecutor(1, thread_name_prefix="roll-run") as thread:
+        return thread.submit(asyncio.run, coroutine).result()
 
 
 class StopRequest:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from roll_core.plugin.component import Component
+from roll_core.plugin.component import Component, Permission
 from roll_core.plugin.hookspecs import hookimpl
 
 _ADVANTAGES = "roll_core.builtin.advantages"
@@ -116,10 +116,11 @@ def roll_register_train_strategies() -> list[Component]:
 def roll_register_trackers() -> list[Component]:
     """Trackers that need nothing installed."""
     module = "roll_core.builtin.trackers"
+    files: frozenset[Permission] = frozenset({"files"})
     return [
         Component("console", f"{module}.console:ConsoleTracker", summary="live progress in the terminal"),
-        Component("jsonl", f"{module}.jsonl:JsonlTracker", summary="one JSON object a step", permissions=frozenset({"files"})),
         Component(
-            "parquet", f"{module}.parquet:ParquetTracker", summary="every rollout", permissions=frozenset({"files"})
+            "jsonl", f"{module}.jsonl:JsonlTracker", summary="one JSON object a step", permissions=frozenset({"files"})
         ),
+        Component("parquet", f"{module}.parquet:ParquetTracker", summary="every rollout", permissions=files),
     ]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from roll_core.cli.context import host_for
+from roll_core.cli.context import host_for, options_of
 from roll_core.config.load import load_config
 from roll_core.errors import ConfigError
 
@@ -17,9 +17,12 @@ if TYPE_CHECKING:
 
 
 def assemble(context: click.Context, path: Path, overrides: Sequence[str]) -> Assembly:
-    """Load and check a config; nothing heavy is loaded yet."""
+    """Load and check a config; nothing heavy is loaded yet. `--rollfile` becomes part of the run, for its resume."""
     from roll_core.assembly import Assembly
 
+    rollfile = options_of(context).rollfile
+    if rollfile is not None:
+        overrides = (*overrides, f"plugins.rollfile={rollfile.resolve()}")
     return Assembly(load_config(path, overrides), host_for(context, path, overrides))
 
 

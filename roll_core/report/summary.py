@@ -63,22 +63,24 @@ def write_summary(summary: Mapping[str, Any], folder: Path) -> Path:
 
 
 def summary_table(summary: Mapping[str, Any]) -> Table:
-    """The table a run ends with."""
+    """The table a run ends with.
+
+    `greedy` is greedy accuracy before > after; `constant` what always giving the most frequent reference would reach.
+    """
     from rich.table import Table
 
     table = Table(title="held-out accuracy, sampled as in training (95 % interval)")
     table.add_column("domain")
-    for title in ("n", "before", "after", "greedy before", "greedy after", "constant answer"):
-        table.add_column(title, justify="right")
+    for title in ("n", "before", "after", "greedy", "constant"):
+        table.add_column(title, justify="right", no_wrap=True)
     for name, row in summary["domains"].items():
         table.add_row(
             name,
             str(row["n"]),
             _with_interval(row["before"], row["before_interval"]),
             _with_interval(row["after"], row["after_interval"]),
-            _maybe(row["greedy_before"]),
-            _maybe(row["greedy_after"]),
-            _maybe(row["constant_answer"]),
+            f"{_maybe(row['greedy_before'], 2)} > {_maybe(row['greedy_after'], 2)}",
+            _maybe(row["constant_answer"], 2),
         )
     if summary["domains"]:
         table.add_section()
@@ -119,8 +121,8 @@ def _value(p: Proportion | None) -> float | None:
     return p.value if p is not None else None
 
 
-def _maybe(value: float | None) -> str:
-    return "-" if value is None else f"{value:.3f}"
+def _maybe(value: float | None, digits: int = 3) -> str:
+    return "-" if value is None else f"{value:.{digits}f}"
 
 
 def _with_interval(value: float, interval: Sequence[float]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -17,6 +18,7 @@ import pytest
 import yaml
 
 import roll_core as roll
+from roll_core.errors import CheckpointError, PluginError
 
 CLOCK = ("time/",)
 PPO = {"algorithm": {"advantage": "gae", "kl": {"coef": 0.01, "adaptive": {"target": 0.1, "horizon": 100}}}}
@@ -103,3 +105,32 @@ def test_interrupt_finishes_the_step_saves_and_says_how_to_go_on(base_config: di
     assert len(saved) == 1
     assert int(saved[0].name.removeprefix("step-")) >= 3
     assert json.loads((folder / "summary.json").read_text())["status"] == "interrupted"
+
+
+def test_python_run_resumes_with_its_objects_also_inside_an_event_loop(base_config: dict[str, Any]) -> None:
+    def judge(response: str, reference: Any) -> float:
+        return sum(c.isdigit() for c in response) / max(1, len(response))
+
+    config = base_config | {"steps": 2, "eval": {"at_start": False, "at_end": False}}
+    config["domains"] = {"letters": config["domains"]["letters"] | {"verifier": judge}}
+    config["mixer"] = {"use": "ratio"}
+
+    async def notebook() -> Any:
+        roll.train(**config)
+        return roll.train(**config | {"steps": 3}, resume=True)
+
+    run = asyncio.run(notebook())
+    assert [m["train/lr"] > 0 for m in run.result.metrics] == [True]
+    assert [row["step"] for row in rows_of(run.folder)] == [1, 2, 3]
+
+
+def test_resume_without_a_checkpoint_and_with_other_plugins_is_refused(base_config: dict[str, Any]) -> None:
+    with pytest.raises(CheckpointError, match="no checkpoint"):
+        roll.train(**base_config, resume=True)
+    roll.train(**base_config | {"steps": 1, "eval": {"at_start": False, "at_end": False}})
+    with pytest.raises(PluginError, match="rollfile"):
+        roll.train(**base_config | {"domains": named_verifier(base_config), "plugins": {}}, resume=True)
+
+
+def named_verifier(config: dict[str, Any]) -> dict[str, Any]:
+    return {name: domain | {"verifier": "json_fields"} for name, domain in config["domains"].items()}

@@ -13,10 +13,11 @@ from pathlib import Path
 
 import torch
 
+from roll_core.builtin.device import Precision
 from roll_core.builtin.local_rollout.cache import SlotStore
 from roll_core.builtin.local_rollout.engine import DecodeEngine
 from roll_core.builtin.local_rollout.generation import Generation, StopText
-from roll_core.builtin.local_rollout.loading import Precision, load_model
+from roll_core.builtin.local_rollout.loading import load_model
 from roll_core.builtin.local_rollout.sampler import UniformStream
 from roll_core.builtin.local_rollout.weights import WeightSink
 from roll_core.contracts import WeightSource

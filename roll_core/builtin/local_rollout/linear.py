@@ -7,13 +7,11 @@ some processors, several times faster than the float32 BLAS). Everywhere else th
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
 from torch.nn import functional
-
-_BF16_INSTRUCTIONS = ("avx512_bf16", "amx_bf16")
 
 
 @functools.cache
@@ -28,15 +26,6 @@ def packing_works(dtype: torch.dtype) -> bool:
     except (RuntimeError, AttributeError):  # built without the operators, or a processor they refuse
         return False
     return torch.allclose(product.float(), functional.linear(inputs, weight).float(), rtol=2e-2, atol=2e-2)
-
-
-def cpu_prefers_bfloat16() -> bool:
-    """Whether this CPU has instructions that multiply bfloat16, about twice as fast as float32.
-
-    Asked of the processor, not measured: a run that is resumed on a busy machine must not change its precision.
-    """
-    capabilities: Mapping[str, object] = getattr(torch.cpu, "get_capabilities", dict)()
-    return any(bool(capabilities.get(name)) for name in _BF16_INSTRUCTIONS)
 
 
 def _pack(weight: Tensor) -> Tensor:

@@ -5,20 +5,19 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from roll_core.builtin.device import Precision, resolve_device, resolve_dtype
 from roll_core.builtin.local_rollout import lean
 from roll_core.builtin.local_rollout.cache import DecodeStep, PromptBatch, SlotStore
-from roll_core.builtin.local_rollout.linear import cpu_prefers_bfloat16
 from roll_core.builtin.local_rollout.runner import GenericRunner, Runner
 from roll_core.errors import BackendError
 
 _log = logging.getLogger(__name__)
 
-Precision = Literal["auto", "float32", "bfloat16"]
 _LAYER_KINDS = frozenset({"full_attention", "sliding_attention", "chunked_attention"})
 _UNLIMITED = 1 << 30
 _TOLERANCE = {torch.float32: 1e-3, torch.bfloat16: 0.15}
@@ -45,8 +44,8 @@ def load_model(folder: Path, *, precision: Precision, device: str) -> LoadedMode
     from transformers import AutoModelForCausalLM
     from transformers.utils import logging as bars
 
-    place = _device(device)
-    dtype = _dtype(precision, place)
+    place = resolve_device(device, "rollout.backend.device")
+    dtype = resolve_dtype(precision, place)
     shown = bars.is_progress_bar_enabled()
     bars.disable_progress_bar()
     try:
@@ -122,25 +121,3 @@ def _check_layers(model: Any, config: Any) -> int:
 def _unsupported(model: Any, why: str) -> BackendError:
     name = type(model).__name__
     return BackendError(f"the local rollout backend cannot run {name}: {why}. Use another backend, for instance vllm")
-
-
-def _device(device: str) -> torch.device:
-    if device == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        place = torch.device(device)
-    except RuntimeError as error:
-        raise BackendError(f"rollout.backend.device: '{device}' is no device ({error})") from error
-    if place.type == "cuda" and not torch.cuda.is_available():
-        raise BackendError(f"rollout.backend.device: '{device}' was asked for, but torch sees no CUDA device")
-    return place
-
-
-def _dtype(precision: Precision, device: torch.device) -> torch.dtype:
-    if precision != "auto":
-        return torch.float32 if precision == "float32" else torch.bfloat16
-    if device.type == "cuda":
-        return torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float32
-    if device.type == "cpu":
-        return torch.bfloat16 if cpu_prefers_bfloat16() else torch.float32
-    return torch.float32

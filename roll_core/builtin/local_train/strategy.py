@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from pydantic import Field
 
+from roll_core.builtin.device import Precision, resolve_device, resolve_dtype
 from roll_core.builtin.local_train.allocator import keep_freed_memory
 from roll_core.builtin.local_train.critic import Critic, enable_checkpointing
 from roll_core.builtin.local_train.layout import Layout
@@ -21,7 +22,6 @@ from roll_core.builtin.local_train.model import ScoringModel, empty_column, spre
 from roll_core.builtin.local_train.objective import Meter, evaluate, loss_inputs, needs_of
 from roll_core.builtin.local_train.optimizer import Optimizer
 from roll_core.builtin.local_train.persistence import export_model, load_state, save_state
-from roll_core.builtin.local_train.precision import resolve_device, resolve_dtype
 from roll_core.builtin.local_train.weights import ModelWeights
 from roll_core.contracts import MiniBatch, TrainSetup, WeightSource
 from roll_core.errors import BackendError
@@ -36,8 +36,8 @@ class LocalTrainStrategy:
     Args:
         setup: model, optimiser, and which further models are needed.
         micro_tokens: most tokens computed at once, prompts counted once where they are shared.
-        precision: format the model computes in; masters and optimiser are float32 always. "auto" measures whether
-            bfloat16 is faster here.
+        precision: format the model computes in; masters and optimiser are float32 always. "auto" takes bfloat16
+            where the device multiplies in it natively.
         layout: "shared_prompt" computes the prompt of a group once, on one row without padding; "padded" lays one
             segment on a row; "auto" shares where the model allows it.
         gradient_checkpointing: keep only layer inputs for the backward pass; slower, and needs less memory.
@@ -53,7 +53,7 @@ class LocalTrainStrategy:
         *,
         setup: TrainSetup,
         micro_tokens: Annotated[int, Field(ge=1)] = 4096,
-        precision: Literal["auto", "float32", "bfloat16"] = "auto",
+        precision: Precision = "auto",
         layout: Literal["auto", "shared_prompt", "padded"] = "auto",
         gradient_checkpointing: bool = False,
         logprob_chunk: Annotated[int, Field(ge=1)] = 2048,
@@ -61,7 +61,7 @@ class LocalTrainStrategy:
     ) -> None:
         self._setup = setup
         self._micro_tokens = micro_tokens
-        self._device = resolve_device(device)
+        self._device = resolve_device(device, "train.strategy.device")
         if self._device.type == "cpu":
             keep_freed_memory()
         self._dtype = resolve_dtype(precision, self._device)

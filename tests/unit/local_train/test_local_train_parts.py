@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from transformers.models.gemma2.modeling_gemma2 import Gemma2RMSNorm
 from transformers.models.llama.modeling_llama import LlamaRMSNorm
 
+from roll_core.builtin.device import resolve_device, resolve_dtype
 from roll_core.builtin.local_train.kernels import install_rms_norm, rms_norm
 from roll_core.builtin.local_train.layout import packed_layout
 from roll_core.builtin.local_train.masters import MasterWeights
 from roll_core.builtin.local_train.optimizer import Optimizer, learning_rate
 from roll_core.builtin.local_train.packing import plan_packed, plan_padded
-from roll_core.builtin.local_train.precision import resolve_device, resolve_dtype
 from roll_core.contracts import OptimSettings
 
 groups = st.lists(
@@ -128,8 +128,8 @@ def test_only_norms_that_compute_the_same_are_replaced() -> None:
 
 
 def test_device_and_precision() -> None:
-    cpu = resolve_device("cpu")
+    cpu = resolve_device("cpu", "here")
     assert resolve_dtype("float32", cpu) == torch.float32
     assert resolve_dtype("auto", cpu) in {torch.float32, torch.bfloat16}
     assert resolve_dtype("auto", cpu) == resolve_dtype("auto", cpu)
-    assert math.isfinite(float(torch.zeros(1, device=resolve_device("auto"))))
+    assert math.isfinite(float(torch.zeros(1, device=resolve_device("auto", "here"))))
