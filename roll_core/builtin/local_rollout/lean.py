@@ -8,6 +8,7 @@ forward before use.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any
 
 import torch
@@ -52,12 +53,12 @@ class _Rotary:
         return torch.addcmul(heads * self._cos, swapped, self._sin)
 
 
-class _Attend:
+class _Attend(ABC):
     """Stores a layer's keys and values [N, kv_heads, d] and attends with queries [N, heads, d]."""
 
+    @abstractmethod
     def __call__(self, layer: int, queries: Tensor, keys: Tensor, values: Tensor, scale: float) -> Tensor:
         """Return the attended values [N, heads * d]."""
-        raise NotImplementedError
 
 
 class _AttendPrompts(_Attend):

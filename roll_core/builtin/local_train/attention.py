@@ -50,11 +50,18 @@ class Bucket:
 class AttentionPlan:
     """How the tokens of one packed row see each other.
 
-    buckets: prompts first; inverse [n]: each row's place in the buckets laid end to end.
+    buckets: prompts first; order [t]: the rows of all buckets end to end, padding included; inverse [n]: each row's
+    place in that.
     """
 
     buckets: tuple[Bucket, ...]
+    order: Tensor
     inverse: Tensor
+
+    @property
+    def sizes(self) -> list[int]:
+        """Rows of each bucket, padding included."""
+        return [bucket.rows.numel() for bucket in self.buckets]
 
     @property
     def keeps_weights(self) -> bool:
@@ -112,65 +119,70 @@ def register() -> None:
 
 
 class _PackedAttention(torch.autograd.Function):
-    """(q [n, heads, d], k [n, kv_heads, d], v [n, kv_heads, d]) -> [n, heads, d]."""
+    """(q [n, heads, d], k [n, kv_heads, d], v [n, kv_heads, d]) -> [n, heads, d].
+
+    Inside, the three lie side by side as [n, heads + 2 * kv_heads, d], so that rows are gathered once.
+    """
 
     @staticmethod
     def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, plan: AttentionPlan, scale: float) -> Tensor:  # noqa: PLR0917
-        ctx.plan, ctx.scale = plan, scale
+        ctx.plan, ctx.scale, ctx.kv_heads = plan, scale, k.shape[1]
+        joint = torch.cat([q, k, v], dim=1)
         outs: list[Tensor] = []
         kept: list[Tensor] = []
-        for bucket in plan.buckets:
-            work = _Work(bucket, plan.buckets[0], q, k, v, scale)
+        for work in _works(joint, plan, k.shape[1], scale):
             parts = [work.forward(rows, kept if plan.keeps_weights else None) for rows in work.row_tiles()]
-            outs.append(_unfold(_joined(parts)))
-        ctx.save_for_backward(q, k, v, *kept)
+            outs.append(_by_row(_joined(parts)).flatten(0, 1))
+        ctx.save_for_backward(joint, *kept)
         return torch.cat(outs).index_select(0, plan.inverse)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None]:
-        q, k, v, *kept = ctx.saved_tensors
+        joint, *kept = ctx.saved_tensors
         plan: AttentionPlan = ctx.plan
-        first = plan.buckets[0]
         weights = iter(kept) if plan.keeps_weights else None
-        shared = torch.zeros(2, *first.rows.shape, *k.shape[1:], dtype=_accumulator(k.dtype), device=k.device)
-        d_queries: list[Tensor] = []
-        d_own: list[Tensor] = []
-        for bucket in plan.buckets:
-            work = _Work(bucket, first, q, k, v, ctx.scale)
-            upstream = _queries(grads[0], bucket, k.shape[1]).mul_(bucket.valid[:, None, None, :, None])
-            parts = [work.backward(rows, upstream[rows], weights) for rows in work.row_tiles()]
-            d_queries.append(_unfold(_joined([part[0] for part in parts])))
-            d_kv = _joined([part[1] for part in parts], dim=1).transpose(2, 3)
-            if bucket.prefix is None:
+        upstream = grads[0].index_select(0, plan.order)
+        works = list(_works(joint, plan, ctx.kv_heads, ctx.scale))
+        shared = torch.zeros_like(works[0].key_value, dtype=_accumulator(joint.dtype))
+        found: list[tuple[Tensor, Tensor]] = []
+        for work, rows in zip(works, torch.split_with_sizes(upstream, plan.sizes), strict=True):
+            d_query, d_kv = work.backward_all(rows, weights)
+            own = work.bucket.rows.shape[1]
+            if work.bucket.prefix is None:
                 shared += d_kv
-                continue
-            prompt = first.rows.shape[1]
-            shared.index_add_(1, bucket.prefix, d_kv[:, :, :prompt].to(shared.dtype))
-            d_own.append(d_kv[:, :, prompt:].flatten(1, 2))
-        dq = torch.cat(d_queries).index_select(0, plan.inverse)
-        dkv = torch.cat([shared.flatten(1, 2).to(k.dtype), *d_own], dim=1)
-        return dq, dkv[0].index_select(0, plan.inverse), dkv[1].index_select(0, plan.inverse), None, None
+            else:
+                shared.index_add_(1, work.bucket.prefix, d_kv[:, :, :, :-own].to(shared.dtype))
+            found.append((d_query, d_kv[:, :, :, -own:]))
+        found[0] = (found[0][0], shared.to(joint.dtype))
+        flat = [torch.cat([_by_row(d_q), _kv_by_row(d_kv)], dim=2).flatten(0, 1) for d_q, d_kv in found]
+        d_joint = torch.cat(flat).index_select(0, plan.inverse)
+        kv_heads = ctx.kv_heads
+        dq, dk, dv = torch.split_with_sizes(d_joint, [joint.shape[1] - 2 * kv_heads, kv_heads, kv_heads], dim=1)
+        return dq, dk, dv, None, None
 
 
 class _Work:
-    """One bucket's queries, keys and values, gathered, and attention over row tiles of it."""
+    """Attention over tiles of one bucket.
 
-    def __init__(self, bucket: Bucket, first: Bucket, q: Tensor, k: Tensor, v: Tensor, scale: float) -> None:  # noqa: PLR0917
-        self._bucket, self._scale = bucket, scale
-        self._query = _queries(q, bucket, k.shape[1]).mul_(scale)
-        self._key, self._value = _keys(k, bucket, first), _keys(v, bucket, first)
-        self._heads = q.shape[1]
-        self._budget = _CPU_TILE if q.device.type == "cpu" else _GPU_TILE
+    Holds its scaled queries [b, kv_heads, per, q, d] and its keys and values [2, b, kv_heads, k, d]: the `per` query
+    heads that read one key head lie together.
+    """
+
+    def __init__(self, bucket: Bucket, query: Tensor, key_value: Tensor, scale: float) -> None:
+        self.bucket, self.key_value = bucket, key_value
+        self._query, self._scale = query, scale
+        self._heads = query.shape[1] * query.shape[2]
+        self._budget = _CPU_TILE if query.device.type == "cpu" else _GPU_TILE
 
     def row_tiles(self) -> list[slice]:
         """Sequences whose scores fit the budget together."""
-        b, q = self._bucket.rows.shape
-        many = max(1, min(b, self._budget // (self._heads * q * self._key.shape[2])))
+        b, q = self.bucket.rows.shape
+        many = max(1, min(b, self._budget // (self._heads * q * self.key_value.shape[3])))
         return [slice(start, min(b, start + many)) for start in range(0, b, many)]
 
     def _query_tiles(self, sequences: int) -> Iterator[tuple[slice, int]]:
         """Queries whose scores fit the budget, and how many keys they can see."""
-        q, k = self._bucket.rows.shape[1], self._key.shape[2]
+        q, k = self.bucket.rows.shape[1], self.key_value.shape[3]
         step = q if sequences > 1 else max(1, min(q, self._budget // (self._heads * k)))
         for low in range(0, q, step):
             high = min(q, low + step)
@@ -182,8 +194,8 @@ class _Work:
         It is taken in float32 and rounded after: on a CPU the kernel for bfloat16 is several times slower.
         """
         b, kv_heads, per, q, _ = query.shape
-        bias = self._bucket.bias if self._bucket.bias.shape[0] == 1 else self._bucket.bias[rows]
-        scores = torch.matmul(query.flatten(2, 3), self._key[rows, :, :keys].transpose(2, 3))
+        bias = self.bucket.bias if self.bucket.bias.shape[0] == 1 else self.bucket.bias[rows]
+        scores = torch.matmul(query.flatten(2, 3), self.key_value[0, rows, :, :keys].transpose(2, 3))
         scores.view(b, kv_heads, per, q, keys).add_(bias[:, None, None, cols, :keys])
         return torch.softmax(scores, dim=-1, dtype=_accumulator(scores.dtype)).to(scores.dtype)
 
@@ -193,33 +205,65 @@ class _Work:
         for cols, keys in self._query_tiles(rows.stop - rows.start):
             query = self._query[rows, :, :, cols]
             weights = self._weights(rows, query, cols, keys)
-            outs.append(torch.matmul(weights, self._value[rows, :, :keys]).view(query.shape))
+            outs.append(torch.matmul(weights, self.key_value[1, rows, :, :keys]).view(query.shape))
             if kept is not None:
                 kept.append(weights)
         return _joined(outs, dim=3)
 
-    def backward(self, rows: slice, upstream: Tensor, kept: Iterator[Tensor] | None) -> tuple[Tensor, Tensor]:
+    def backward_all(self, upstream: Tensor, kept: Iterator[Tensor] | None) -> tuple[Tensor, Tensor]:
+        """Gradients of queries, keys and values from that of the outputs [b * q, heads, d]."""
+        b, q = self.bucket.rows.shape
+        up = upstream.view(b, q, *self._query.shape[1:3], -1) * self.bucket.valid[:, :, None, None, None]
+        up = up.permute(0, 2, 3, 1, 4).contiguous()
+        parts = [self._backward(rows, up[rows], kept) for rows in self.row_tiles()]
+        return _joined([part[0] for part in parts]), _joined([part[1] for part in parts], dim=1)
+
+    def _backward(self, rows: slice, upstream: Tensor, kept: Iterator[Tensor] | None) -> tuple[Tensor, Tensor]:
         """Gradients of a row tile: queries [b, kv_heads, per, q, d], keys and values [2, b, kv_heads, k, d]."""
         d_query = []
-        d_kv: Tensor | None = None
         tiles = list(self._query_tiles(rows.stop - rows.start))
+        d_kv = torch.zeros_like(self.key_value[:, rows], dtype=_accumulator(upstream.dtype)) if len(tiles) > 1 else None
         for cols, keys in tiles:
             query, up = self._query[rows, :, :, cols], upstream[:, :, :, cols].flatten(2, 3)
             weights = next(kept) if kept is not None else self._weights(rows, query, cols, keys)
-            d_weights = torch.matmul(up, self._value[rows, :, :keys].transpose(2, 3))
+            d_weights = torch.matmul(up, self.key_value[1, rows, :, :keys].transpose(2, 3))
             d_scores = torch.ops.aten._softmax_backward_data(d_weights, weights, -1, weights.dtype)
-            d_query.append(torch.matmul(d_scores, self._key[rows, :, :keys]).view(query.shape).mul_(self._scale))
+            d_scaled = torch.matmul(d_scores, self.key_value[0, rows, :, :keys])
+            d_query.append(d_scaled.view(query.shape).mul_(self._scale))
             d_key = torch.matmul(d_scores.transpose(2, 3), query.flatten(2, 3))
             found = torch.stack([d_key, torch.matmul(weights.transpose(2, 3), up)])
-            if len(tiles) == 1:
-                return d_query[0], found
             if d_kv is None:
-                shape = (2, *self._key[rows].shape)
-                d_kv = torch.zeros(shape, dtype=_accumulator(found.dtype), device=found.device)
-            d_kv[:, :, :, :keys] += found
+                return d_query[0], found
+            d_kv[:, :, :, :keys].add_(found)
         if d_kv is None:
             raise ValueError("a bucket has no queries")
-        return _joined(d_query, dim=3), d_kv.to(self._key.dtype)
+        return _joined(d_query, dim=3), d_kv.to(upstream.dtype)
+
+
+def _works(joint: Tensor, plan: AttentionPlan, kv_heads: int, scale: float) -> Iterator[_Work]:
+    """Gather the rows of every bucket; the prompts' keys go before those of the responses to them."""
+    prompts: Tensor | None = None
+    gathered = torch.split_with_sizes(joint.index_select(0, plan.order), plan.sizes)
+    for bucket, rows in zip(plan.buckets, gathered, strict=True):
+        (b, q), d, heads = bucket.rows.shape, joint.shape[2], joint.shape[1] - 2 * kv_heads
+        by_head = rows.view(b, q, -1, d)
+        query = by_head[:, :, :heads].view(b, q, kv_heads, -1, d).permute(0, 2, 3, 1, 4)
+        kv = by_head[:, :, heads:].view(b, q, 2, kv_heads, d).permute(2, 0, 3, 1, 4)
+        if bucket.prefix is None or prompts is None:
+            kv = prompts = kv.contiguous()
+        else:
+            kv = torch.cat([prompts.index_select(1, bucket.prefix), kv], dim=3)
+        yield _Work(bucket, query.clone(memory_format=torch.contiguous_format).mul_(scale), kv, scale)
+
+
+def _by_row(x: Tensor) -> Tensor:
+    """[b, kv_heads, per, q, d] -> [b, q, heads, d]."""
+    return x.permute(0, 3, 1, 2, 4).flatten(2, 3)
+
+
+def _kv_by_row(x: Tensor) -> Tensor:
+    """[2, b, kv_heads, q, d] -> [b, q, 2 * kv_heads, d]."""
+    return x.permute(1, 3, 0, 2, 4).flatten(2, 3)
 
 
 def _joined(parts: list[Tensor], dim: int = 0) -> Tensor:
@@ -228,25 +272,3 @@ def _joined(parts: list[Tensor], dim: int = 0) -> Tensor:
 
 def _accumulator(dtype: torch.dtype) -> torch.dtype:
     return torch.float64 if dtype == torch.float64 else torch.float32
-
-
-def _queries(x: Tensor, bucket: Bucket, kv_heads: int) -> Tensor:
-    """Gather [n, heads, d] into [b, kv_heads, heads per kv head, q, d]: queries of one key head lie together."""
-    b, q = bucket.rows.shape
-    gathered = x.index_select(0, bucket.rows.flatten()).view(b, q, kv_heads, -1, x.shape[-1])
-    return gathered.permute(0, 2, 3, 1, 4).contiguous()
-
-
-def _keys(x: Tensor, bucket: Bucket, first: Bucket) -> Tensor:
-    """Gather [n, kv_heads, d] into [b, kv_heads, k, d]: the prompt's rows, then the sequence's own."""
-    gathered = x.index_select(0, bucket.rows.flatten()).view(*bucket.rows.shape, *x.shape[1:])
-    if bucket.prefix is not None:
-        prompts = x.index_select(0, first.rows.flatten()).view(*first.rows.shape, *x.shape[1:])
-        gathered = torch.cat([prompts.index_select(0, bucket.prefix), gathered], dim=1)
-    return gathered.transpose(1, 2).contiguous()
-
-
-def _unfold(x: Tensor) -> Tensor:
-    """[b, kv_heads, per, q, d] -> [b * q, heads, d]."""
-    b, kv_heads, per, q, d = x.shape
-    return x.permute(0, 3, 1, 2, 4).reshape(b * q, kv_heads * per, d)

@@ -175,7 +175,7 @@ def _plan(shape: _Shape, device: torch.device, dtype: torch.dtype) -> AttentionP
     kept, flat = np.concatenate(places), np.concatenate(rows_of)
     inverse = np.empty(int(kept.sum()), np.int64)
     inverse[flat[kept]] = np.flatnonzero(kept)
-    return AttentionPlan(tuple(buckets), _long(inverse, device))
+    return AttentionPlan(tuple(buckets), _long(flat, device), _long(inverse, device))
 
 
 def _future(length: int) -> BoolArray:

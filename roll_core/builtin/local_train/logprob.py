@@ -173,7 +173,7 @@ class _TokenLogprobs(torch.autograd.Function):
                 d_bias += logits.sum(0, dtype=torch.float32)
             if d_weight is not None:
                 for low in range(0, len(weight), _WEIGHT_BLOCK):
-                    d_weight[low : low + _WEIGHT_BLOCK] += logits[:, low : low + _WEIGHT_BLOCK].t() @ part
+                    d_weight[low : low + _WEIGHT_BLOCK].add_(logits[:, low : low + _WEIGHT_BLOCK].t() @ part)
         returned = d_weight.to(weight.dtype) if d_weight is not None and sink is None else None
         return d_hidden, returned, d_bias.to(bias.dtype) if d_bias is not None else None, None, None, None, None
 

@@ -40,7 +40,7 @@ class MasterWeights:
                 parameter.data = parameter.data.float()
                 master = parameter
             else:
-                master = nn.Parameter(parameter.detach().float().clone())
+                master = nn.Parameter(parameter.data.float())
                 parameter.data = parameter.data.to(dtype)
                 parameter.register_post_accumulate_grad_hook(self._collector(name))  # type: ignore[no-untyped-call]
             master.grad = torch.zeros_like(master)

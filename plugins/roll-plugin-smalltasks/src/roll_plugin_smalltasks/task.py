@@ -8,6 +8,7 @@ Seed and size only choose among the instances of a split.
 from __future__ import annotations
 
 import hashlib
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, Literal, get_args
 
@@ -29,7 +30,7 @@ _PATIENCE = 200
 """Draws per wanted row in a sampled space, before its split counts as used up."""
 
 
-class SmallTask:
+class SmallTask(ABC):
     """A source of distinct instances of one task, the same for the same options everywhere.
 
     Rows hold `prompt`, `reference`, `id`, `task`, and the instance's own values. A subclass says how many instances
@@ -75,25 +76,25 @@ class SmallTask:
             raise IndexError(f"row {index} of {len(self._rows)} of {self.name}")
         return self._rows[index]
 
+    @abstractmethod
     def count(self) -> int:
         """Number of instances in the space, both splits together."""
-        raise NotImplementedError
 
+    @abstractmethod
     def instance(self, index: int) -> Instance | None:
         """Instance `index` of the space; None for a number that stands for no valid one."""
-        raise NotImplementedError
 
+    @abstractmethod
     def key(self, instance: Instance) -> str:
         """What decides the split: instances with the same key are never in different ones."""
-        raise NotImplementedError
 
+    @abstractmethod
     def prompt(self, instance: Instance) -> str:
         """The question."""
-        raise NotImplementedError
 
+    @abstractmethod
     def reference(self, instance: Instance) -> Any:
         """What the verifier compares with."""
-        raise NotImplementedError
 
     def _row(self, index: int, instance: Instance) -> dict[str, Any]:
         return {
