@@ -58,7 +58,6 @@ class Assembly:
         """The batch arithmetic."""
         for warning in size_warnings(loaded.config):
             logger.warning("%s", warning)
-        host.notify("roll_configure", config=plain(loaded.config.model_dump()))
 
     @property
     def config(self) -> RunConfig:
@@ -68,6 +67,7 @@ class Assembly:
     def engine(self, resume: Checkpoint | None = None) -> Engine:
         """Build everything and wire it; with `resume`, go on from that checkpoint."""
         run = self._run_info(resume)
+        self.host.notify("roll_configure", config=run.config)
         parts = Parts(
             config=self.config,
             run=run,

@@ -81,3 +81,13 @@ class Dataflow:
             Stage("sync", frozenset({"policy"}), frozenset({"policy_version"})),
         )
         return tuple(s for s in stages if s.writes)
+
+    def as_dict(self) -> dict[str, list[str]]:
+        """What a run loads and computes, for people: models, columns by forward passes, stages in order."""
+        optional = (("reference", self.needs_reference), ("critic", self.needs_critic))
+        models = ["policy", *(name for name, is_there in optional if is_there), *sorted(self.teachers)]
+        return {
+            "models": models,
+            "columns": sorted(self.strategy_columns),
+            "stages": [stage.name for stage in self.stages()],
+        }

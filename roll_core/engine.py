@@ -133,10 +133,10 @@ class Engine:
             self._report(metrics)
             if config.checkpoint.every and self.step % config.checkpoint.every == 0:
                 self.save()
-        if config.eval.at_end and self.step == config.steps and not self._stop.requested:
-            await self._evaluate()
         if (config.checkpoint.at_end or self._stop.requested) and not self._is_saved():
             self.save()
+        if config.eval.at_end and self.step == config.steps and not self._stop.requested:
+            await self._evaluate()
 
     async def _one_step(self) -> dict[str, float]:
         parts, seconds = self.parts, _Stopwatch()

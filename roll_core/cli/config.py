@@ -7,10 +7,10 @@ from pathlib import Path
 
 import click
 
-from roll_core.cli.context import host_of, options_of
+from roll_core.cli.context import host_of
+from roll_core.cli.session import assemble
 from roll_core.config.explain import explain
 from roll_core.config.json_schema import json_schema
-from roll_core.config.load import check_config, load_config
 
 
 @click.group("config")
@@ -24,22 +24,19 @@ def config_group() -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.pass_context
 def explain_command(context: click.Context, file: Path, overrides: tuple[str, ...], *, as_json: bool) -> None:
-    """Print every value of FILE with its source, and the sizes that follow.
+    """Print every value of FILE with its source, the sizes that follow, and the models that will be loaded.
 
     OVERRIDES are written key.path=value, as for `roll train`.
     """
-    loaded = load_config(file, overrides)
-    plugins = loaded.config.plugins
-    host = options_of(context).host(
-        blocked=plugins.blocked,
-        required=plugins.required,
-        rollfile=Path(plugins.rollfile) if plugins.rollfile is not None else None,
-    )
-    explanation = explain(loaded, check_config(loaded, host), host)
+    assembly = assemble(context, file, overrides)
+    explanation, flow = explain(assembly.loaded, assembly.plan, assembly.host), assembly.flow.as_dict()
     if as_json:
-        click.echo(json.dumps(explanation.as_dict(), indent=2, ensure_ascii=False))
-    else:
-        click.echo("\n".join(explanation.render()))
+        click.echo(json.dumps(explanation.as_dict() | {"dataflow": flow}, indent=2, ensure_ascii=False))
+        return
+    click.echo("\n".join(explanation.render()))
+    click.echo("\n# dataflow")
+    for name, entries in flow.items():
+        click.echo(f"#   {name:<14} {', '.join(entries) or 'none'}")
 
 
 @config_group.command("schema")

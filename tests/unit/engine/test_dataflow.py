@@ -24,6 +24,13 @@ def test_requirements_bring_their_models_and_stages() -> None:
     assert "columns" in [s.name for s in flow.stages()]
 
 
+def test_description_names_the_models_that_will_be_loaded() -> None:
+    assert Dataflow(frozenset()).as_dict()["models"] == ["policy"]
+    described = Dataflow(frozenset({"values", "ref_logprobs"})).as_dict()
+    assert described["models"] == ["policy", "reference", "critic"]
+    assert described["columns"] == ["ref_logprobs", "values"]
+
+
 def test_every_stage_reads_only_what_an_earlier_one_wrote() -> None:
     flow = Dataflow(frozenset({"ref_logprobs", "greedy_rewards"}))
     there: set[str] = set()
