@@ -2,8 +2,8 @@
 
 One update of the local train strategy (forward, backward, optimiser step) on a GRPO-like batch, against a square
 bfloat16 product measured right before and after it, so that both see the same machine. Work counted: 6 operations a
-weight for each computed token (layers) and each scored token (output layer); a shared prompt counts once, attention
-scores and the optimiser count nothing.
+weight (4 with adapters, where the weights get no gradient) for each computed token (layers) and each scored token
+(output layer); a shared prompt counts once, attention scores, adapters and the optimiser count nothing.
 
     python benchmarks/train_rate.py [--model FOLDER] [--micro-tokens 4096] [--threads 2]
 
@@ -138,7 +138,7 @@ def run(args: argparse.Namespace, model: Path) -> None:
         metrics = strategy.update(batch, [mini])
         seconds = clock() - start
         matmul = (before + matmul_rate(torch.bfloat16)) / 2
-        work = 6 * (metrics["train/rows"] * layers + metrics["train/tokens"] * head) / 1e9
+        work = (4 if args.lora else 6) * (metrics["train/rows"] * layers + metrics["train/tokens"] * head) / 1e9
         without = work / (seconds - timer.seconds) / matmul
         results.append((work / seconds / matmul, work / seconds, matmul))
         print(

@@ -17,6 +17,7 @@ import argparse
 import itertools
 import json
 import math
+import os
 import random
 import re
 import resource
@@ -159,7 +160,8 @@ def measure(engine: str, args: argparse.Namespace, mode: str, steps: int) -> dic
     """Run one engine in a process of its own."""
     command = [sys.executable, __file__, "--worker", engine, "--mode", mode, "--steps", str(steps)]
     command += ["--model", args.model, "--seed", str(args.seed)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    environment = {"GOMP_SPINCOUNT": "10000"} | os.environ  # what `roll` sets; the same for both
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     if done.returncode:
         raise SystemExit(f"{engine} failed:\n{done.stderr[-4000:]}")
     result: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])

@@ -7,6 +7,7 @@ interrupted.
 from __future__ import annotations
 
 import logging
+import os
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
@@ -121,7 +122,12 @@ def cli(plugin: tuple[str, ...], rollfile: Path | None, debug: bool) -> None:
 
 
 def main(args: Sequence[str] | None = None) -> NoReturn:
-    """Entry point of the `roll` script."""
+    """Entry point of the `roll` script.
+
+    OpenMP reads its settings when torch is loaded. By default its idle threads spin for the core, and a step takes
+    several times as long as soon as another process wants one; a short spin costs nothing on a quiet machine.
+    """
+    os.environ.setdefault("GOMP_SPINCOUNT", "10000")
     cli.main(args=args, prog_name="roll")
 
 
