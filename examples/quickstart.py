@@ -33,28 +33,17 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=30)
     parser.add_argument("--small", action="store_true", help="a few short answers a step, to see that it runs")
     given = parser.parse_args()
-    rows, held_out, size = (8, 4, 2) if given.small else (None, 100, 8)
+    n, held_out, tokens = (2, 4, 4) if given.small else (8, 60, 48)
 
+    sums = {"data": AddNumbers(high=15), "eval_data": AddNumbers(high=15, split="heldout", size=held_out)}
+    people = {"data": JsonPeople(), "eval_data": JsonPeople(split="heldout", size=held_out)}
     run = roll.train(
         name="quickstart-py",
         steps=given.steps,
         model={"path": given.model},
-        domains={
-            "sums": {
-                "data": {"use": AddNumbers(size=rows, high=15)},
-                "eval_data": {"use": AddNumbers(size=min(held_out, 60), high=15, split="heldout")},
-                "verifier": right_number,
-                "sampling": {"max_new_tokens": 2 * size},
-            },
-            "people": {
-                "data": {"use": JsonPeople(size=rows)},
-                "eval_data": {"use": JsonPeople(size=held_out, split="heldout")},
-                "verifier": same_object,
-                "sampling": {"max_new_tokens": 6 * size},
-            },
-        },
-        algorithm={"advantage": "grpo", "loss": {"use": "ppo_clip", "clip_low": 0.2, "clip_high": 0.28}},
-        batch={"prompts": size, "group_size": size},
+        domains={"sums": sums | {"verifier": right_number}, "people": people | {"verifier": same_object}},
+        rollout={"sampling": {"max_new_tokens": tokens}},
+        batch={"prompts": n, "group_size": n},
         train={"optim": {"lr": 2e-5}},
     )
     print(json.dumps(run.summary, indent=2))

@@ -70,9 +70,9 @@ def summary_table(summary: Mapping[str, Any]) -> Table:
     from rich.table import Table
 
     table = Table(title="held-out accuracy, sampled as in training (95 % interval)")
-    table.add_column("domain")
+    table.add_column("domain", no_wrap=True)
     for title in ("n", "before", "after", "greedy", "constant"):
-        table.add_column(title, justify="right", no_wrap=True)
+        table.add_column(title, justify="right")
     for name, row in summary["domains"].items():
         table.add_row(
             name,
@@ -96,7 +96,7 @@ def evaluation_table(results: Mapping[str, DomainResult], title: str) -> Table:
 
     ks = sorted({k for r in results.values() for k in r.pass_at})
     table = Table(title=title)
-    table.add_column("domain")
+    table.add_column("domain", no_wrap=True)
     for column in ("n", "sampled", "greedy", *(f"pass@{k}" for k in ks), "tokens", "truncated", "unscored"):
         table.add_column(column, justify="right")
     for name, r in results.items():
@@ -126,4 +126,4 @@ def _maybe(value: float | None, digits: int = 3) -> str:
 
 
 def _with_interval(value: float, interval: Sequence[float]) -> str:
-    return f"{value:.3f} [{interval[0]:.2f}, {interval[1]:.2f}]"
+    return f"{value:.2f} [{interval[0]:.2f}, {interval[1]:.2f}]"

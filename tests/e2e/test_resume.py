@@ -47,10 +47,15 @@ def weights_of(folder: Path) -> dict[str, bytes]:
     return {str(f.relative_to(newest)): f.read_bytes() for f in files}
 
 
-@pytest.mark.parametrize("variant", [GRPO, PPO], ids=["grpo", "ppo"])
+LORA = {"lora": {"rank": 4, "alpha": 8, "dropout": 0.1}}
+
+
+@pytest.mark.parametrize("variant", [GRPO, PPO, LORA], ids=["grpo", "ppo", "lora with dropout"])
 def test_resume_is_bit_equal(
     base_config: dict[str, Any], tmp_path: Path, resume_run: Callable[..., Any], variant: dict[str, Any]
 ) -> None:
+    if "lora" in variant:
+        variant = {"model": base_config["model"] | variant}
     config = base_config | variant | {"steps": 6, "checkpoint": {"every": 2, "keep": 9}, "eval": {"every": 3}}
     straight = roll.train(**config).folder
     stopped = tmp_path / "stopped"
