@@ -4,11 +4,12 @@ Both train SmolLM2-135M with float32 master weights and bfloat16 compute on "Wha
 step, at most 32 new tokens, constant learning rate, no KL, temperature 1. Each measurement runs in a process of its
 own, the two engines alternating; peak memory is the process's largest resident set.
 
-    python benchmarks/vs_trl.py                      # speed and memory, full fine-tuning and LoRA
-    python benchmarks/vs_trl.py --until 0.9          # also the time until a step's mean reward reaches 0.9
+    python benchmarks/vs_trl.py                      # speed, memory, and time until a step's mean reward reaches 0.9
+    python benchmarks/vs_trl.py --until 0            # without the last, which takes TRL some ten minutes
 
 The last line is `ratio <ours/TRL samples per second> memory <ours/TRL> time_to_0.9 <ours/TRL>` for full fine-tuning
-(nan for the last figure without --until). Needs `pip install trl==1.16.0` beside roll-core[train].
+(nan for the last figure with --until 0). Memory counts the trainer's process and its verifier processes. Needs
+`pip install trl==1.16.0` beside roll-core[train].
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from typing import Any
 PROMPTS, GROUP, NEW_TOKENS = 8, 8, 32
 LEARNING_RATE = {"full": 2e-5, "lora": 2e-4}
 LORA_RANK = 16
+WORKERS = 2
 
 
 def questions(count: int, seed: int) -> list[dict[str, Any]]:
@@ -58,10 +60,10 @@ class Recorder:
         seconds = time.perf_counter() - self.started
         self.rows.append({"seconds": seconds, "reward": reward, "rollout_s": rollout_s, "tokens": tokens})
 
-    def report(self) -> None:
-        """Print the record as one JSON line."""
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-        print(json.dumps({"rows": self.rows, "peak_gib": peak}))
+    def report(self, workers: int) -> None:
+        """Print the record as one JSON line; each of `workers` child processes counts with the largest one's memory."""
+        own, child = (resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+        print(json.dumps({"rows": self.rows, "peak_gib": (own + workers * child) / 2**20}))
 
 
 def run_trl(model: str, mode: str, steps: int, seed: int) -> None:
@@ -115,7 +117,7 @@ def run_trl(model: str, mode: str, steps: int, seed: int) -> None:
             if mode == "lora" else None,
         )  # fmt: skip
         trainer.train()
-    record.report()
+    record.report(workers=0)
 
 
 def run_ours(model: str, mode: str, steps: int, seed: int) -> None:
@@ -151,9 +153,10 @@ def run_ours(model: str, mode: str, steps: int, seed: int) -> None:
             rollout={"sampling": {"max_new_tokens": NEW_TOKENS}},
             batch={"prompts": PROMPTS, "group_size": GROUP},
             train={"optim": {"lr": LEARNING_RATE[mode]}},
-            eval={"at_start": False, "at_end": False}, checkpoint={"at_end": False}, trackers=[OnStep()],
+            scoring={"workers": WORKERS},
+            eval={"at_start": False, "at_end": False}, checkpoint={"every": 0, "at_end": False}, trackers=[OnStep()],
         )  # fmt: skip
-    record.report()
+    record.report(workers=WORKERS)
 
 
 def measure(engine: str, args: argparse.Namespace, mode: str, steps: int) -> dict[str, Any]:
@@ -230,7 +233,7 @@ def main() -> None:
     parser.add_argument("--modes", nargs="+", default=["full", "lora"], choices=["full", "lora"])
     parser.add_argument("--steps", type=int, default=3, help="steps a measurement, the first left out")
     parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("--until", type=float, help="also measure the time until this reward")
+    parser.add_argument("--until", type=float, default=0.9, help="measure the time until this reward; 0 leaves it out")
     parser.add_argument("--max-steps", type=int, default=24)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--worker", choices=["trl", "ours"], help=argparse.SUPPRESS)

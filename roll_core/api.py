@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,16 +13,19 @@ import yaml
 
 from roll_core.assembly import CONFIG_FILE, RUN_FILE, Assembly
 from roll_core.checkpoint import Checkpoint
-from roll_core.config.load import LoadedConfig, load_config, plain
+from roll_core.config.load import load_config, plain
 from roll_core.engine import Engine, RunResult
 from roll_core.errors import CheckpointError, ConfigError
 from roll_core.evaluation import DomainResult
+from roll_core.files import replace_text
 from roll_core.plugin.host import Host
 from roll_core.report.plot import read_metrics, save_plot
 from roll_core.report.summary import summarise, write_summary
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,38 +82,46 @@ def train(
         checkpoint = find_checkpoint(assembly, None)
         host.verify_manifest(checkpoint.read_state()["plugins"])
         return run_to_end(assembly, checkpoint)
-    prepare_folder(loaded, overwrite=overwrite)
-    return run_to_end(assembly)
+    return run_to_end(assembly, overwrite=overwrite)
 
 
-def prepare_folder(loaded: LoadedConfig, *, overwrite: bool) -> Path:
-    """Make the run's folder.
+def run_to_end(assembly: Assembly, resume: Checkpoint | None = None, *, overwrite: bool = False) -> TrainedRun:
+    """Train, then write summary and plot; also when the run fails, with what it came to.
+
+    A run that is to be overwritten is removed only after everything of the new one could be built.
 
     Raises:
-        ConfigError: a run already lies there.
+        ConfigError: a run already lies in the folder, and is neither resumed nor overwritten.
     """
-    folder = loaded.config.run_folder
-    if (folder / RUN_FILE).is_file():
-        if not overwrite:
-            raise ConfigError(
-                f"{folder} already holds a run; go on with `roll resume {folder}`, replace it with --overwrite, or "
-                "choose another name"
-            )
+    folder = assembly.config.run_folder
+    is_taken = resume is None and (folder / RUN_FILE).is_file()
+    if is_taken and not overwrite:
+        raise ConfigError(
+            f"{folder} already holds a run; go on with `roll resume {folder}`, replace it with --overwrite, or choose "
+            "another name"
+        )
+    engine = assembly.engine(resume)
+    if is_taken:
         shutil.rmtree(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    return folder
-
-
-def run_to_end(assembly: Assembly, resume: Checkpoint | None = None) -> TrainedRun:
-    """Train, then write summary and plot."""
-    engine = assembly.engine(resume)
     write_run_files(assembly, engine)
-    result = engine.run()
+    try:
+        engine.run()
+    except BaseException:
+        try:
+            _report(assembly, engine.result)
+        except OSError:
+            logger.exception("summary and plot of the failed run could not be written")
+        raise
+    return _report(assembly, engine.result)
+
+
+def _report(assembly: Assembly, result: RunResult) -> TrainedRun:
     folder = assembly.config.run_folder
     summary = summarise(result, assembly.held_out)
     write_summary(summary, folder)
-    plot = save_plot(read_metrics(folder), folder, title=assembly.config.name)
-    return TrainedRun(folder, result, summary, plot)
+    rows = read_metrics(folder) or [{"step": i} | m for i, m in enumerate(result.metrics, 1)]
+    return TrainedRun(folder, result, summary, save_plot(rows, folder, title=assembly.config.name))
 
 
 def write_run_files(assembly: Assembly, engine: Engine) -> None:
@@ -117,8 +129,8 @@ def write_run_files(assembly: Assembly, engine: Engine) -> None:
     run = engine.parts.run
     folder = run.folder
     facts = {"run_id": run.run_id, "name": run.name, "plugins": dict(run.plugins)}
-    (folder / RUN_FILE).write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
-    (folder / CONFIG_FILE).write_text(yaml.safe_dump(plain(assembly.loaded.raw), sort_keys=False), encoding="utf-8")
+    replace_text(folder / CONFIG_FILE, yaml.safe_dump(plain(assembly.loaded.raw), sort_keys=False))
+    replace_text(folder / RUN_FILE, json.dumps(facts, indent=2) + "\n")
 
 
 def find_checkpoint(assembly: Assembly, step: int | None) -> Checkpoint:
@@ -149,8 +161,10 @@ async def evaluate(assembly: Assembly, checkpoint: Checkpoint | None) -> dict[st
     try:
         await assembly.verifiers.start()
         if checkpoint is not None:
+            checkpoint.read_state()
             assembly.strategy.load(checkpoint.strategy_folder)
             assembly.backend.sync_weights(assembly.strategy.weight_source(), checkpoint.step)
+            assembly.strategy.close()
         return await evaluator.run()
     finally:
         await assembly.verifiers.close()

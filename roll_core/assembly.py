@@ -20,7 +20,17 @@ from roll_core.config.load import check_config, plain
 from roll_core.config.plan import BatchPlan, size_warnings
 from roll_core.config.resolve import resolve_algorithm, resolve_eval_data, resolve_sampling
 from roll_core.config.schema import ComponentRef, DataConfig, RunConfig
-from roll_core.contracts import Mixer, RolloutBackend, RunInfo, Source, Tracker, TrainSetup, TrainStrategy
+from roll_core.contracts import (
+    Filter,
+    Mixer,
+    RolloutBackend,
+    RunInfo,
+    Source,
+    Tracker,
+    TrainSetup,
+    TrainStrategy,
+    requirements_of,
+)
 from roll_core.credit import Credit, DomainAlgorithm, required_columns
 from roll_core.data import DomainStream, Draw, HeldOut, Ledger, PromptBuilder, keyed_seed
 from roll_core.dataflow import Dataflow
@@ -29,7 +39,7 @@ from roll_core.errors import ConfigError
 from roll_core.evaluation import Evaluator
 from roll_core.models import resolve_model
 from roll_core.rollout.scheduler import RolloutScheduler
-from roll_core.rooms import SeedOf
+from roll_core.rooms import SeedOf, Stateful
 from roll_core.scoring import DomainScoring, RewardComponent, Scorer, VerifierPool
 from roll_core.types import Prompt, SamplingParams, Ticket
 
@@ -38,6 +48,9 @@ if TYPE_CHECKING:
     from roll_core.plugin.host import Host
 
 logger = logging.getLogger(__name__)
+
+_STATEFUL = frozenset({"filters", "rewards", "advantages", "policy_losses"})
+"""Kinds whose components may keep state in the driver; it goes into checkpoints (the mixer's goes with the draw)."""
 
 RUN_FILE = "run.json"
 CONFIG_FILE = "config.yaml"
@@ -54,6 +67,7 @@ class Assembly:
     def __init__(self, loaded: LoadedConfig, host: Host) -> None:
         self.loaded = loaded
         self.host = host
+        self._stateful: dict[str, Stateful] = {}
         self.plan: BatchPlan = check_config(loaded, host)
         """The batch arithmetic."""
         for warning in size_warnings(loaded.config):
@@ -65,8 +79,14 @@ class Assembly:
         return self.loaded.config
 
     def engine(self, resume: Checkpoint | None = None) -> Engine:
-        """Build everything and wire it; with `resume`, go on from that checkpoint."""
+        """Build everything and wire it; with `resume`, go on from that checkpoint.
+
+        Models are loaded last, when nothing else can be wrong any more.
+        """
         run = self._run_info(resume)
+        filters, trackers = self._filters(), self._trackers()
+        for part in (self.held_out, self.draw, self.scorer, self.credit):
+            logger.debug("built %s", type(part).__name__)
         self.host.notify("roll_configure", config=run.config)
         parts = Parts(
             config=self.config,
@@ -75,14 +95,15 @@ class Assembly:
             draw=self.draw,
             mixer=self.mixer,
             ledger=self.ledger,
-            scheduler=self._scheduler(),
+            scheduler=self._scheduler(filters),
             scorer=self.scorer,
             verifiers=self.verifiers,
             credit=self.credit,
+            components=self._stateful,
             strategy=self.strategy,
             backend=self.backend,
             evaluator=self.evaluator,
-            trackers=self._trackers(),
+            trackers=trackers,
             checkpoints=self.checkpoints,
             observers=self.host,
             manifest=self.host.manifest(),
@@ -198,7 +219,7 @@ class Assembly:
         domains = {}
         for name, domain in self.config.domains.items():
             rewards = [
-                RewardComponent(_name(ref), self._build("rewards", ref, f"domains.{name}.rewards.{i}"), ref.weight)
+                RewardComponent(ref.label, self._build("rewards", ref, f"domains.{name}.rewards.{i}"), ref.weight)
                 for i, ref in enumerate(domain.rewards)
             ]
             domains[name] = DomainScoring(name, rewards)
@@ -272,7 +293,10 @@ class Assembly:
     def _model(self, name: str | None, place: str) -> Path:
         return resolve_model(name, self.host, place=place) if name else self.model_folder
 
-    def _scheduler(self) -> RolloutScheduler:
+    def _filters(self) -> list[Filter]:
+        return [self._build("filters", ref, f"filters.{i}") for i, ref in enumerate(self.config.filters)]
+
+    def _scheduler(self, filters: Sequence[Filter]) -> RolloutScheduler:
         config = self.config
         return RolloutScheduler(
             backend=self.backend,
@@ -280,12 +304,12 @@ class Assembly:
             books=self.ledger,
             draw=self.draw.draw,
             decode=self.decode,
-            filters=[self._build("filters", ref, f"filters.{i}") for i, ref in enumerate(config.filters)],
+            filters=filters,
             sampling=self.sampling,
             group_size=config.batch.group_size,
             seed_of=self._seed_of("rollout"),
-            max_draws=config.rollout.max_draws * config.batch.prompts,
-            greedy=self.flow.needs_greedy,
+            max_draws=self.plan.draw_budget,
+            greedy=frozenset(n for n, a in self.algorithms.items() if "greedy_rewards" in requirements_of(a.advantage)),
             early_stop=config.rollout.early_stop,
         )
 
@@ -325,7 +349,10 @@ class Assembly:
         return int(text.get("max_position_embeddings", sys.maxsize))
 
     def _build(self, kind: str, ref: ComponentRef, place: str, **context: Any) -> Any:
-        return self.host.build(kind, ref.use, ref.options, place=place, **context)
+        built = self.host.build(kind, ref.use, ref.options, place=place, **context)
+        if kind in _STATEFUL and hasattr(built, "state_dict") and hasattr(built, "load_state_dict"):
+            self._stateful[place] = built
+        return built
 
     def _seed_of(self, purpose: str) -> SeedOf:
         seed = self.config.seed
@@ -357,7 +384,3 @@ class Assembly:
             resumed_from=resume.step if resume is not None else None,
             total_steps=self.config.steps,
         )
-
-
-def _name(ref: ComponentRef) -> str:
-    return ref.use if isinstance(ref.use, str) else getattr(ref.use, "__name__", type(ref.use).__name__)

@@ -96,10 +96,12 @@ class CheckpointStore:
             }
             (partial / MANIFEST_FILE).write_text(json.dumps({"step": step, "files": files}), encoding="utf-8")
             _sync_to_disk(partial)
+            replaced = self.folder / f".replaced-{final.name}"
             if final.exists():
-                shutil.rmtree(final)
+                final.rename(replaced)
             partial.rename(final)
             _sync_folder(self.folder)
+            shutil.rmtree(replaced, ignore_errors=True)
         except (OSError, RuntimeError) as error:
             shutil.rmtree(partial, ignore_errors=True)
             previous = self.latest()
@@ -123,6 +125,12 @@ class CheckpointStore:
         """The newest complete checkpoint."""
         found = self.all()
         return found[-1] if found else None
+
+    def forget_after(self, step: int) -> None:
+        """Remove checkpoints of later steps: a run that goes on from `step` makes its own."""
+        for checkpoint in self.all():
+            if checkpoint.step > step:
+                shutil.rmtree(checkpoint.folder)
 
     def _forget_old(self) -> None:
         for old in self.all()[: -self.keep]:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,12 +21,12 @@ from roll_core.config.schema import RunConfig
 from roll_core.contracts import Mixer, RolloutBackend, RunInfo, Tracker, TrainStrategy
 from roll_core.credit import greedy_rewards
 from roll_core.dataflow import Dataflow
-from roll_core.errors import CheckpointError, ConfigError, StarvationError
+from roll_core.errors import CheckpointError, ConfigError
 from roll_core.evaluation import DomainResult, Evaluator, metrics_of
 from roll_core.interrupt import StopRequest, run_apart
 from roll_core.rollout.scheduler import RolloutScheduler, StepRollouts
-from roll_core.rooms import Books, CreditRoom, Drawing, Observers, ScoringReport, Workers
-from roll_core.step_metrics import rollout_metrics
+from roll_core.rooms import Books, CreditRoom, Drawing, Observers, ScoringReport, Stateful, Workers
+from roll_core.step_metrics import Stopwatch, rollout_metrics
 from roll_core.types import Batch, ColumnSpec, RolloutGroup, batch_of
 
 logger = logging.getLogger(__name__)
@@ -48,6 +48,8 @@ class Parts:
     scorer: ScoringReport
     verifiers: Workers
     credit: CreditRoom
+    components: Mapping[str, Stateful]
+    """Filters, rewards, estimators and losses that keep state, by the config path they were named at."""
     strategy: TrainStrategy
     backend: RolloutBackend
     evaluator: Evaluator | None
@@ -82,6 +84,8 @@ class Engine:
         self.step = 0
         self.result = RunResult("running", 0)
         self._stop = StopRequest()
+        self._data_ended = False
+        self._is_updating = False
         if resume is not None:
             self._load(resume)
         self._state = self._snapshot()
@@ -93,58 +97,76 @@ class Engine:
 
     async def _run(self) -> RunResult:
         parts, status = self.parts, "failed"
-        try:
-            await parts.verifiers.start()
-            for tracker in parts.trackers:
-                tracker.start(parts.run)
-            parts.observers.notify("roll_on_run_start", run=parts.run)
-            parts.backend.sync_weights(parts.strategy.weight_source(), self.step)
-            await self._train()
-            status = "interrupted" if self._stop.requested else "finished"
-        except (KeyboardInterrupt, asyncio.CancelledError):
-            status = "interrupted"
-            raise
-        finally:
-            self.result.status = status
-            for tracker in parts.trackers:
-                self._guarded(tracker, lambda t: t.finish(status))
-            parts.observers.notify("roll_on_run_end", status=status)
-            await parts.verifiers.close()
-            await parts.backend.close()
-            parts.strategy.close()
+        parts.checkpoints.forget_after(self.step)
+        async with AsyncExitStack() as closing:
+            closing.callback(parts.strategy.close)
+            closing.push_async_callback(parts.backend.close)
+            closing.push_async_callback(parts.verifiers.close)
+            try:
+                await parts.verifiers.start()
+                for tracker in parts.trackers:
+                    tracker.start(parts.run)
+                parts.observers.notify("roll_on_run_start", run=parts.run)
+                parts.backend.sync_weights(parts.strategy.weight_source(), self.step)
+                await self._train()
+                status = "finished" if self._is_over else "interrupted"
+            except (KeyboardInterrupt, asyncio.CancelledError):
+                status = "interrupted"
+                raise
+            finally:
+                self.result.status = status
+                for tracker in parts.trackers:
+                    self._guarded(tracker, lambda t: t.finish(status))
+                parts.observers.notify("roll_on_run_end", status=status)
         return self.result
 
-    async def _train(self) -> None:
-        config = self.parts.config
-        if config.eval.at_start and self.step == 0:
-            await self._evaluate()
-        while self.step < config.steps and not self._stop.requested:
-            started = time.perf_counter()
-            try:
-                metrics = await self._one_step()
-            except StarvationError:
-                if self.step and not self._is_saved():
-                    self.save()
-                raise
-            self.result.train_seconds += time.perf_counter() - started
-            due = config.eval.every and self.step % config.eval.every == 0 and self.step < config.steps
-            if due and not self._stop.requested:
-                metrics |= await self._evaluate(log=False)
-            self._report(metrics)
-            if config.checkpoint.every and self.step % config.checkpoint.every == 0:
-                self.save()
-        if (config.checkpoint.at_end or self._stop.requested) and not self._is_saved():
-            self.save()
-        if config.eval.at_end and self.step == config.steps and not self._stop.requested:
-            await self._evaluate()
+    @property
+    def _is_over(self) -> bool:
+        return self._data_ended or self.step >= self.parts.config.steps
 
-    async def _one_step(self) -> dict[str, float]:
-        parts, seconds = self.parts, _Stopwatch()
+    async def _train(self) -> None:
+        every = self.parts.config.checkpoint.every
+        await self._evaluate_if_due()
+        while not self._is_over and not self._stop.requested:
+            started = time.perf_counter()
+            metrics = await self._step_or_save()
+            if metrics is None:
+                self._data_ended = True
+                logger.warning("the data have ended after step %d", self.step)
+                break
+            self.result.train_seconds += time.perf_counter() - started
+            self._report(metrics)
+            await self._evaluate_if_due()
+            if every and self.step % every == 0:
+                self.save()
+        await self._evaluate_if_due()
+        if (self.parts.config.checkpoint.at_end or self._stop.requested) and not self._is_saved():
+            self.save()
+
+    async def _step_or_save(self) -> dict[str, float] | None:
+        """One step. Where it fails before the update, the weights are still those of the last step: they are saved."""
+        try:
+            return await self._one_step()
+        except Exception:
+            if self.step and not self._is_updating and not self._is_saved():
+                try:
+                    self.save()
+                except CheckpointError:
+                    logger.exception("step %d could not be saved", self.step)
+            raise
+
+    async def _one_step(self) -> dict[str, float] | None:
+        """Draw to sync; None when the data have ended and there is nothing to train on."""
+        parts, seconds = self.parts, Stopwatch()
         with seconds("rollout"):
             rollouts = await parts.scheduler.collect(self.step, parts.config.batch.prompts)
         parts.observers.notify("roll_on_groups_scored", step=self.step, groups=rollouts.groups)
         for alarm in parts.scorer.alarms(rollouts.groups):
             logger.warning("step %d: %s", self.step, alarm)
+        if not rollouts.admitted:
+            parts.ledger.close(self.step, parts.mixer.weights(self.step))
+            self._state = self._snapshot()
+            return None
         with seconds("columns"):
             parts.credit.shape_rewards(rollouts.admitted)
             batch = self._batch(rollouts.admitted)
@@ -152,11 +174,13 @@ class Engine:
             metrics = parts.credit.advantages(batch)
             mini_batches = parts.credit.mini_batches(batch, self.step)
         parts.observers.notify("roll_on_batch_ready", step=self.step, batch=batch)
+        self._is_updating = True
         with seconds("update"):
             metrics |= parts.strategy.update(batch, mini_batches) if mini_batches else {"train/empty_steps": 1.0}
         with seconds("sync"):
             parts.backend.sync_weights(parts.strategy.weight_source(), self.step + 1)
         metrics |= self._commit(rollouts, batch, metrics)
+        self._is_updating = False
         return metrics | rollout_metrics(rollouts, seconds.times) | parts.scorer.statistics(rollouts.groups)
 
     def _batch(self, groups: Sequence[RolloutGroup]) -> Batch:
@@ -192,18 +216,22 @@ class Engine:
             self._guarded(tracker, lambda t: t.log(self.step, metrics))
         self.parts.observers.notify("roll_on_step_end", step=self.step, metrics=metrics)
 
-    async def _evaluate(self, *, log: bool = True) -> dict[str, float]:
-        evaluator = self.parts.evaluator
-        if evaluator is None:
-            return {}
+    async def _evaluate_if_due(self) -> None:
+        """Evaluate at the start, at the end and every n steps, once; one that a stop put off is made up on resume."""
+        evaluator, settings = self.parts.evaluator, self.parts.config.eval
+        at_this_step = bool(settings.every) and self.step % settings.every == 0 if self.step else settings.at_start
+        is_due = settings.at_end if self._is_over else at_this_step
+        if evaluator is None or not is_due or self.step in self.result.evaluations or self._stop.requested:
+            return
         started = time.perf_counter()
         results = await evaluator.run()
         self.result.evaluations[self.step] = results
+        for domain, result in results.items():
+            if result.unscored:
+                logger.warning("evaluation: %d rollouts of domain '%s' have no score", result.unscored, domain)
         metrics = metrics_of(results) | {"time/eval_s": time.perf_counter() - started}
-        if log:
-            for tracker in self.parts.trackers:
-                self._guarded(tracker, lambda t: t.log(self.step, metrics))
-        return metrics
+        for tracker in self.parts.trackers:
+            self._guarded(tracker, lambda t: t.log(self.step, metrics))
 
     def _guarded(self, tracker: Tracker, action: Callable[[Tracker], None]) -> None:
         """A tracker is an observer: it may fail without taking the run with it, unless the run is strict."""
@@ -237,6 +265,7 @@ class Engine:
             "draw": parts.draw.state_dict(),
             "ledger": parts.ledger.state_dict(),
             "credit": parts.credit.state_dict(),
+            "components": {place: component.state_dict() for place, component in parts.components.items()},
         }
 
     def _load(self, checkpoint: Checkpoint) -> None:
@@ -248,9 +277,17 @@ class Engine:
                 f"the checkpoint was made with seed {state['seed']}, the config says {self.parts.config.seed}"
             )
         self.step = self.result.steps = int(state["step"])
+        if self.step > self.parts.config.steps:
+            raise ConfigError(
+                f"the checkpoint is at step {self.step}, but the run ends at steps={self.parts.config.steps}; raise "
+                "steps, or choose an older checkpoint"
+            )
         self.parts.draw.load_state_dict(state["draw"])
         self.parts.ledger.load_state_dict(state["ledger"])
         self.parts.credit.load_state_dict(state["credit"])
+        for place, component in self.parts.components.items():
+            if place in state["components"]:
+                component.load_state_dict(state["components"][place])
         self.parts.strategy.load(checkpoint.strategy_folder)
         self.result.train_seconds = float(state["train_seconds"])
         self.result.evaluations = {
@@ -260,16 +297,3 @@ class Engine:
     def _is_saved(self) -> bool:
         latest = self.parts.checkpoints.latest()
         return latest is not None and latest.step == self.step
-
-
-class _Stopwatch:
-    """Wall-clock seconds per named stage of a step."""
-
-    def __init__(self) -> None:
-        self.times: dict[str, float] = {}
-
-    @contextmanager
-    def __call__(self, stage: str) -> Iterator[None]:
-        started = time.perf_counter()
-        yield
-        self.times[stage] = self.times.get(stage, 0.0) + time.perf_counter() - started

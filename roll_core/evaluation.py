@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from roll_core.contracts import RolloutBackend
@@ -77,16 +77,23 @@ class DomainResult:
     """Share of sampled answers that hit the token limit."""
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        return asdict(self)
+        """Plain data for JSON; null where there was nothing to measure."""
+
+        def share(p: Proportion | None) -> dict[str, Any] | None:
+            return None if p is None else asdict(p) | ({} if p.n else dict.fromkeys(("value", "low", "high")))
+
+        return asdict(self) | {"sampled": share(self.sampled), "greedy": share(self.greedy)}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> DomainResult:
         """Inverse of `as_dict`, also after a round trip through JSON."""
-        greedy = data["greedy"]
+
+        def share(p: Mapping[str, Any]) -> Proportion:
+            return Proportion(**p) if p["n"] else wilson(0.0, 0)
+
         return cls(
-            sampled=Proportion(**data["sampled"]),
-            greedy=Proportion(**greedy) if greedy else None,
+            sampled=share(data["sampled"]),
+            greedy=share(data["greedy"]) if data["greedy"] else None,
             pass_at={int(k): v for k, v in data["pass_at"].items()},
             unscored=data["unscored"],
             mean_tokens=data["mean_tokens"],
@@ -107,7 +114,6 @@ class Evaluator:
         samples: sampled answers per prompt.
         greedy: whether to decode greedily too.
         seed_of: seed of each sample.
-        keep: collects the rollouts of the latest evaluation when set.
     """
 
     backend: RolloutBackend
@@ -118,7 +124,6 @@ class Evaluator:
     samples: int
     greedy: bool
     seed_of: SeedOf
-    rollouts: list[Rollout] = field(default_factory=list)
 
     async def run(self) -> dict[str, DomainResult]:
         """Evaluate every domain."""
@@ -133,11 +138,8 @@ class Evaluator:
                             tasks.append(group.create_task(self._one(domain, position, prompt, index)))
         except BaseExceptionGroup as failures:
             raise first_leaf(failures) from failures
-        self.rollouts = [task.result() for task in tasks]
-        return {
-            domain: _summarise([(p, r) for (d, p), r in zip(jobs, self.rollouts, strict=True) if d == domain])
-            for domain in self.prompts
-        }
+        rows = [(domain, position, task.result()) for (domain, position), task in zip(jobs, tasks, strict=True)]
+        return {name: _summarise([(p, r) for d, p, r in rows if d == name]) for name in self.prompts}
 
     def _indices(self) -> list[int]:
         return [*range(self.samples), *([-1] if self.greedy else [])]

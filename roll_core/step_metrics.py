@@ -2,25 +2,41 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 import numpy as np
 
 from roll_core.rollout.scheduler import StepRollouts
 
 
+class Stopwatch:
+    """Wall-clock seconds per named stage of a step."""
+
+    def __init__(self) -> None:
+        self.times: dict[str, float] = {}
+
+    @contextmanager
+    def __call__(self, stage: str) -> Iterator[None]:
+        """Add the time of the block to `stage`."""
+        started = time.perf_counter()
+        yield
+        self.times[stage] = self.times.get(stage, 0.0) + time.perf_counter() - started
+
+
 def rollout_metrics(rollouts: StepRollouts, seconds: Mapping[str, float]) -> dict[str, float]:
     """Flat metrics of a step.
 
     Args:
-        rollouts: all groups of the step.
+        rollouts: all groups of the step; samples that were stopped early are left out of lengths and shares.
         seconds: wall-clock seconds per stage.
 
     Returns:
         `rollout/*` (tokens, shares, counts), `time/<stage>_s`, `time/step_s` and `time/rollout_tokens_per_s`.
     """
-    every = [r for g in rollouts.groups for r in g.rollouts]
+    every = [r for g in rollouts.groups for r in g.rollouts if r.finish_reason != "abort"]
     lengths = np.array([r.response_length for r in every] or [0])
     step_s = sum(seconds.values())
     metrics = {

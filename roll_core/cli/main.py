@@ -91,6 +91,8 @@ class RollGroup(LazyGroup):
             return super().invoke(ctx)
         except RollError as error:
             _fail(ctx, error, "\n".join([str(error), *getattr(error, "__notes__", ())]))
+        except OSError as error:
+            _fail(ctx, error, str(error))
         except ModuleNotFoundError as error:
             extra = _EXTRAS.get((error.name or "").partition(".")[0])
             if extra is None:

@@ -21,11 +21,10 @@ if TYPE_CHECKING:
 def train(context: click.Context, config: Path, overrides: tuple[str, ...], *, overwrite: bool) -> None:
     """Train as the YAML file CONFIG says; OVERRIDES are key=value pairs like batch.prompts=16."""
     assembly = assemble(context, config, overrides)
-    from roll_core.api import prepare_folder, run_to_end
+    from roll_core.api import run_to_end
 
     click.echo("\n".join(assembly.plan.render()))
-    prepare_folder(assembly.loaded, overwrite=overwrite)
-    _show(run_to_end(assembly), context)
+    _show(run_to_end(assembly, overwrite=overwrite), context)
 
 
 @click.command()

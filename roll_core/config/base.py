@@ -61,6 +61,11 @@ class ComponentRef(Strict):
         return value
 
     @property
+    def label(self) -> str:
+        """What to call the component: its name, or that of the object given in its place."""
+        return self.use if isinstance(self.use, str) else getattr(self.use, "__name__", type(self.use).__name__)
+
+    @property
     def options(self) -> dict[str, Any]:
         """Everything but the declared fields: the component's own options."""
         return dict(self.model_extra or {})

@@ -254,7 +254,7 @@ class EvalConfig(Strict):
 class CheckpointConfig(Strict):
     """Full-state checkpoints under `<folder>/checkpoints`."""
 
-    every: NonNegativeInt = 0
+    every: NonNegativeInt = 20
     """Steps between checkpoints; 0 writes only the last."""
     keep: PositiveInt = 2
     """How many of the newest stay on disk."""

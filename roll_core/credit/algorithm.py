@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from roll_core.config.schema import AlgorithmConfig, ComponentRef, CriticConfig
+from roll_core.config.schema import AlgorithmConfig, CriticConfig
 from roll_core.contracts import requirements_of
 from roll_core.errors import ConfigError
 
@@ -89,7 +89,7 @@ def check_algorithms(algorithms: Mapping[str, DomainAlgorithm], critic: CriticCo
         _check_kl(place, algorithm.config)
         if algorithm.has_critic and critic is None:
             raise ConfigError(
-                f"{place}: advantage '{component_name(algorithm.config.advantage)}' reads values, but no critic is set"
+                f"{place}: advantage '{algorithm.config.advantage.label}' reads values, but no critic is set"
             )
         if algorithm.config.agg_length is not None and algorithm.config.agg != "dr_grpo":
             raise ConfigError(
@@ -110,7 +110,7 @@ def _check_correction(place: str, algorithm: DomainAlgorithm) -> None:
         return
     if "rollout_logprobs" in requirements_of(algorithm.loss):
         raise ConfigError(
-            f"{place}: loss '{component_name(algorithm.config.loss)}' divides by rollout_logprobs already; "
+            f"{place}: loss '{algorithm.config.loss.label}' divides by rollout_logprobs already; "
             f"correction.kind='{correction.kind}' would correct twice. Set correction: {{kind: none}}"
         )
     if correction.kind.endswith("_tis") and correction.low > 0:
@@ -126,11 +126,6 @@ def _check_kl(place: str, config: AlgorithmConfig) -> None:
         raise ConfigError(f"{place}: kl.adaptive has no effect with kl.coef: 0, since it multiplies; set a start value")
     if config.kl.coef > 0 and config.kl.where == "loss" and config.kl.estimator == "k1":
         logger.warning("%s: k1 as a loss has gradient zero in expectation; use 'unbiased' or 'k2'", place)
-
-
-def component_name(ref: ComponentRef) -> str:
-    """What to call a component in a message: its name, or that of the object given in its place."""
-    return ref.use if isinstance(ref.use, str) else getattr(ref.use, "__name__", type(ref.use).__name__)
 
 
 def partition(names: Iterable[str], key: Callable[[str], Any]) -> list[tuple[str, ...]]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from roll_core.contracts import column, requirements_of
-from roll_core.credit.algorithm import DomainAlgorithm, component_name, partition
+from roll_core.credit.algorithm import DomainAlgorithm, partition
 from roll_core.errors import ComponentError, ConfigError, RollError
 from roll_core.numerics import correction_weights, kl_reward
 from roll_core.types import AdvantageInputs, Advantages, AnyArray, Batch, BoolArray, FloatArray, IndexArray
@@ -97,7 +97,7 @@ def estimate(batch: Batch, algorithms: Mapping[str, DomainAlgorithm], token_rewa
     for members in partition(known_domains(batch, algorithms), lambda n: algorithms[n].config.advantage):
         algorithm = algorithms[members[0]]
         part = _Part.of(batch, np.isin(batch.rollout_domain, domain_index(batch, members)))
-        label = f"advantage estimator '{component_name(algorithm.config.advantage)}' (domains {', '.join(members)})"
+        label = f"advantage estimator '{algorithm.config.advantage.label}' (domains {', '.join(members)})"
         result = _call(algorithm, part.inputs(batch, algorithm, token_rewards), label)
         advantages[part.tokens] = _checked(result.advantages, int(part.tokens.sum()), label)
         if result.returns is not None:

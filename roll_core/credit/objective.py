@@ -10,7 +10,7 @@ import numpy as np
 
 from roll_core.config.schema import CriticConfig
 from roll_core.contracts import Term, column, requirements_of
-from roll_core.credit.algorithm import MODEL_OUTPUTS, DomainAlgorithm, component_name, partition
+from roll_core.credit.algorithm import MODEL_OUTPUTS, DomainAlgorithm, partition
 from roll_core.credit.estimate import domain_index, domain_values, known_domains, tokens_of
 from roll_core.credit.terms import EntropyTerm, KLTerm, MismatchProbe, PolicyTerm, ValueTerm
 from roll_core.numerics import aggregation_weights
@@ -68,7 +68,7 @@ class Objective:
                 continue
             algorithm = self.algorithms[members[0]]
             needs = frozenset({"logprobs"}) | (requirements_of(algorithm.loss) & MODEL_OUTPUTS)
-            fn = PolicyTerm(algorithm.loss, component_name(algorithm.config.loss), measure)
+            fn = PolicyTerm(algorithm.loss, algorithm.config.loss.label, measure)
             terms.append(self._term("policy", fn, weighted, members, needs))
         return terms
 

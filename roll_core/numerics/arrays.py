@@ -205,17 +205,14 @@ class KLController:
     horizon: float
 
     def update(self, kl: float, count: int) -> None:
-        """Take one step.
+        """Take one step; a KL that is not finite says nothing and leaves the coefficient as it is.
 
         Args:
             kl: measured mean KL per token.
             count: rollouts it was measured on.
-
-        Raises:
-            ValueError: `kl` is not finite.
         """
         if not math.isfinite(kl):
-            raise ValueError(f"cannot adapt the KL coefficient to a measured KL of {kl}")
+            return
         error = min(max(kl / self.target - 1.0, -_ADAPTIVE_CLIP), _ADAPTIVE_CLIP)
         self.coef *= 1.0 + error * count / self.horizon
 

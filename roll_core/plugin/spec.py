@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import pickle
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -35,6 +36,8 @@ class ComponentSpec:
     """Plugin that offers the component; empty for an object passed from Python."""
     version: str = ""
     """Version of that plugin."""
+    distribution: str = ""
+    """Distribution of that plugin; empty when there is none."""
     rollfile: Path | None = None
     """Loaded first, when the payload refers to it."""
     module: str = field(default="", repr=False)
@@ -44,7 +47,7 @@ class ComponentSpec:
         """Build the component.
 
         Args:
-            host: plugins of this process, to be compared with the driver's; None skips the comparison.
+            host: plugins of this process, to be compared with the driver's; None compares the installed distribution.
             context: what the engine supplies to factories of this kind.
 
         Raises:
@@ -56,6 +59,12 @@ class ComponentSpec:
             if here is None or (here.state, here.version) != ("loaded", self.version):
                 found = "not installed" if here is None else f"{here.state}, version {here.version}"
                 raise PluginError(f"plugin '{self.owner}' is {found} here; the driver has version {self.version}")
+        if host is None and self.distribution:
+            installed = _installed_version(self.distribution)
+            if installed != self.version:
+                raise PluginError(
+                    f"{self.distribution} is {installed} in this process, the driver has version {self.version}"
+                )
         if self.rollfile is not None:
             if rollfile_module(self.rollfile) != self.module:
                 raise PluginError(f"rollfile '{self.rollfile}' has changed since the run started; start it again")
@@ -104,7 +113,7 @@ def make_spec(
     module = rollfile_module(rollfile) if rollfile is not None else ""
     if not module or module.encode() not in payload:
         rollfile, module = None, ""
-    stamp = (owner.name, owner.version) if owner is not None else ("", "")
+    stamp = (owner.name, owner.version, _real_distribution(owner)) if owner is not None else ("", "", "")
     return ComponentSpec(kind, name, payload, place, *stamp, rollfile, module)
 
 
@@ -118,3 +127,15 @@ def _content(kind: str, use: Any, options: Mapping[str, Any], place: str) -> tup
         return (plan.build(options, {}), None), component.name
     plan.validate(options, {})
     return (component, dict(options)), component.name
+
+
+def _real_distribution(owner: PluginRecord) -> str:
+    """The owner's distribution; empty for a rollfile or an object, which no package installed."""
+    return owner.distribution if _installed_version(owner.distribution or "-") == owner.version else ""
+
+
+def _installed_version(distribution: str) -> str:
+    try:
+        return importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return "not installed"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from roll_core.engine import RunResult
 from roll_core.evaluation import DomainResult, Proportion
+from roll_core.files import replace_text
 from roll_core.types import Prompt
 
 if TYPE_CHECKING:
@@ -38,8 +39,8 @@ def summarise(result: RunResult, held_out: Mapping[str, Sequence[Prompt]]) -> di
     before, after = result.evaluations[first], result.evaluations[last]
     domains: dict[str, dict[str, Any]] = {
         name: {
-            "before": before[name].sampled.value,
-            "after": after[name].sampled.value,
+            "before": _value(before[name].sampled),
+            "after": _value(after[name].sampled),
             "n": after[name].sampled.n,
             "before_interval": _interval(before[name].sampled),
             "after_interval": _interval(after[name].sampled),
@@ -51,14 +52,14 @@ def summarise(result: RunResult, held_out: Mapping[str, Sequence[Prompt]]) -> di
         for name in after
         if name in before
     }
-    means = {f"mean_{end}": sum(d[end] for d in domains.values()) / len(domains) for end in ("before", "after")}
+    means = {f"mean_{end}": _mean([d[end] for d in domains.values()]) for end in ("before", "after")}
     return {"domains": domains, **means, **run}
 
 
 def write_summary(summary: Mapping[str, Any], folder: Path) -> Path:
     """Write `summary.json` into the run's folder."""
     path = folder / SUMMARY_FILE
-    path.write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
+    replace_text(path, json.dumps(summary, indent=2, allow_nan=False) + "\n")
     return path
 
 
@@ -85,8 +86,11 @@ def summary_table(summary: Mapping[str, Any]) -> Table:
     if summary["domains"]:
         table.add_section()
         before, after = summary["mean_before"], summary["mean_after"]
-        factor = f" ({after / before:.2f}x)" if before else ""
-        table.add_row("mean", "", f"{before:.3f}", f"{after:.3f}{factor}")
+        factor = f" ({after / before:.2f}x)" if before and after is not None else ""
+        table.add_row("mean", "", _maybe(before), f"{_maybe(after)}{factor}")
+    unscored = {name: row["unscored"] for name, row in summary["domains"].items() if row["unscored"]}
+    if unscored:
+        table.caption = "without a score, left out: " + ", ".join(f"{name} {n}" for name, n in unscored.items())
     return table
 
 
@@ -103,8 +107,8 @@ def evaluation_table(results: Mapping[str, DomainResult], title: str) -> Table:
         table.add_row(
             name,
             str(r.sampled.n),
-            _with_interval(r.sampled.value, _interval(r.sampled)),
-            _with_interval(r.greedy.value, _interval(r.greedy)) if r.greedy else "-",
+            _with_interval(_value(r.sampled), _interval(r.sampled)),
+            _with_interval(_value(r.greedy), _interval(r.greedy)) if r.greedy else "-",
             *(_maybe(r.pass_at.get(k)) for k in ks),
             f"{r.mean_tokens:.1f}",
             f"{r.truncated:.2f}",
@@ -113,17 +117,25 @@ def evaluation_table(results: Mapping[str, DomainResult], title: str) -> Table:
     return table
 
 
-def _interval(p: Proportion) -> list[float]:
-    return [p.low, p.high]
+def _interval(p: Proportion) -> list[float] | None:
+    return [p.low, p.high] if p.n else None
 
 
 def _value(p: Proportion | None) -> float | None:
-    return p.value if p is not None else None
+    """The share; None without a single scored rollout."""
+    return p.value if p is not None and p.n else None
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [v for v in values if v is not None]
+    return sum(known) / len(known) if values and len(known) == len(values) else None
 
 
 def _maybe(value: float | None, digits: int = 3) -> str:
     return "-" if value is None else f"{value:.{digits}f}"
 
 
-def _with_interval(value: float, interval: Sequence[float]) -> str:
+def _with_interval(value: float | None, interval: Sequence[float] | None) -> str:
+    if value is None or interval is None:
+        return "-"
     return f"{value:.2f} [{interval[0]:.2f}, {interval[1]:.2f}]"

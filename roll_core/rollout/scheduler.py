@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from roll_core.contracts import Filter, RolloutBackend
@@ -49,9 +49,8 @@ class RolloutScheduler:
         group_size: samples per prompt (G).
         seed_of: seed of each sample.
         max_draws: largest number of prompts one step may draw.
-        greedy: whether every prompt also gets a greedy answer.
+        greedy: domains whose prompts also get a greedy answer.
         early_stop: stop a group's running samples once no outcome of theirs could get it through the filters.
-        on_group: called with each finished group, for progress bars.
     """
 
     backend: RolloutBackend
@@ -64,16 +63,15 @@ class RolloutScheduler:
     group_size: int
     seed_of: SeedOf
     max_draws: int
-    greedy: bool = False
+    greedy: frozenset[str] = frozenset()
     early_stop: bool = False
-    on_group: Callable[[RolloutGroup], None] | None = None
     _verdicts: set[asyncio.Task[None]] = field(default_factory=set)
 
     async def collect(self, step: int, count: int) -> StepRollouts:
-        """Run rounds until `count` groups are admitted, the data end, or the draw budget is used up.
+        """Run rounds until `count` groups are admitted or the data end; the last batch may be smaller, or empty.
 
         Raises:
-            StarvationError: the budget ended first, or the data ended before any group was admitted.
+            StarvationError: the draw budget was used up first.
         """
         result = StepRollouts()
         self.backend.set_barrier(self._await_verdicts if self.early_stop else None)
@@ -81,8 +79,9 @@ class RolloutScheduler:
             while len(result.admitted) < count:
                 missing = min(count - len(result.admitted), self.max_draws - result.drawn)
                 drawn = self.draw(missing, step) if missing > 0 else ()
+                if missing <= 0:
+                    raise StarvationError(_why_starved(result, count))
                 if not drawn:
-                    self._end_of_draw(result, count, out_of_budget=missing <= 0)
                     break
                 self.books.draw(ticket for ticket, _ in drawn)
                 result.drawn += len(drawn)
@@ -126,13 +125,12 @@ class RolloutScheduler:
             if self.early_stop:
                 for task in samples:
                     task.add_done_callback(lambda _: self._stop_hopeless(ticket, attempt, samples))
-            greedy = tasks.create_task(sample(-1, sampling.greedy())) if self.greedy else None
+            wants_greedy = ticket.domain in self.greedy
+            greedy = tasks.create_task(sample(-1, sampling.greedy())) if wants_greedy else None
         group.rollouts = [task.result() for task in samples]
         group.greedy = greedy.result() if greedy is not None else None
         self.scoring.compose(group)
         self.books.score(ticket.id, attempt)
-        if self.on_group is not None:
-            self.on_group(group)
         return group
 
     def _judge(self, group: RolloutGroup, result: StepRollouts) -> None:
@@ -149,7 +147,7 @@ class RolloutScheduler:
             return "stopped_early"
         if not group.scored:
             return "unscored"
-        if self.greedy and (group.greedy is None or not group.greedy.is_scored):
+        if group.ticket.domain in self.greedy and (group.greedy is None or not group.greedy.is_scored):
             return "greedy_unscored"
         return next((reason for f in self.filters if (reason := f.reject(group)) is not None), None)
 
@@ -174,15 +172,11 @@ class RolloutScheduler:
             if not task.done():
                 self.backend.abort(request_id(ticket, index, attempt))
 
-    def _end_of_draw(self, result: StepRollouts, count: int, *, out_of_budget: bool) -> None:
-        if out_of_budget or not result.admitted:
-            raise StarvationError(_why_starved(result, count))
-
 
 def _why_starved(result: StepRollouts, count: int) -> str:
     """What was drawn, why it was dropped, how hard each domain is, what broke, and what to change."""
     reasons = Counter(reason for _, reason in result.dropped)
-    why = ", ".join(f"{n} {reason}" for reason, n in reasons.most_common()) or "the data have ended"
+    why = ", ".join(f"{n} {reason}" for reason, n in reasons.most_common()) or "none dropped"
     rollouts: dict[str, list[Rollout]] = {}
     for group in result.groups:
         rollouts.setdefault(group.ticket.domain, []).extend(group.rollouts)

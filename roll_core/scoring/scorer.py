@@ -13,7 +13,7 @@ from roll_core.scoring.pool import VerifierPool
 from roll_core.scoring.statistics import reward_statistics, unscored_alarms
 from roll_core.types import Rollout, RolloutGroup
 
-_RESERVED = frozenset({"score", "total"})
+_RESERVED = frozenset({"score", "total", "overlong"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +51,8 @@ class Scorer:
         for domain, rewards in self._rewards.items():
             for name in _RESERVED.intersection(reward.name for reward in rewards):
                 raise ConfigError(
-                    f"domains.{domain}.rewards: a reward component cannot be called '{name}', since the metric "
-                    f"'reward/{name}/{domain}' has another meaning; rename it"
+                    f"domains.{domain}.rewards: a reward component cannot be called '{name}', which the engine "
+                    "uses itself; rename it"
                 )
 
     async def score(self, rollout: Rollout) -> None:

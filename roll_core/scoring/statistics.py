@@ -9,7 +9,7 @@ from roll_core.types import Rollout, RolloutGroup, Status
 
 
 def reward_statistics(groups: Iterable[RolloutGroup]) -> dict[str, float]:
-    """Means and counts over the rollouts of `groups` (greedy baselines apart).
+    """Means and counts over the rollouts of `groups` (greedy baselines, and samples stopped early, apart).
 
     * `reward/score[/<domain>]`: mean raw score of scored rollouts; `reward/total[/<domain>]`: mean weighted sum.
     * `reward/<component>/<domain>`: mean unweighted value over the rollouts that have it.
@@ -51,7 +51,7 @@ def unscored_alarms(groups: Iterable[RolloutGroup], alarm_rate: float) -> list[s
 def _by_domain(groups: Iterable[RolloutGroup]) -> dict[str, list[Rollout]]:
     by_domain: dict[str, list[Rollout]] = defaultdict(list)
     for group in groups:
-        by_domain[group.prompt.domain].extend(group.rollouts)
+        by_domain[group.prompt.domain].extend(r for r in group.rollouts if r.finish_reason != "abort")
     return {domain: rollouts for domain, rollouts in sorted(by_domain.items()) if rollouts}
 
 

@@ -52,8 +52,8 @@ def domain(start: int = 0) -> dict[str, Any]:
 def resume_run() -> Callable[..., TrainedRun]:
     """Go on with the run in a folder, from its newest checkpoint or that of a step."""
 
-    def resume(folder: Path, step: int | None = None) -> TrainedRun:
-        loaded = load_config(folder / "config.yaml", [f"folder={folder}"])
+    def resume(folder: Path, step: int | None = None, *overrides: str) -> TrainedRun:
+        loaded = load_config(folder / "config.yaml", [f"folder={folder}", *overrides])
         rollfile = loaded.config.plugins.rollfile
         assembly = Assembly(loaded, Host.discover(rollfile=Path(rollfile) if rollfile else None))
         return run_to_end(assembly, find_checkpoint(assembly, step))

@@ -92,6 +92,9 @@ class Optimizer:
         return {"adamw": self._adamw.state_dict(), "step": self._step}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from a saved state."""
+        """Go on from a saved state; betas, eps and weight decay stay those of the settings."""
+        own = [{k: v for k, v in group.items() if k != "params"} for group in self._adamw.param_groups]
         self._adamw.load_state_dict(state["adamw"])
+        for group, settings in zip(self._adamw.param_groups, own, strict=True):
+            group.update(settings)
         self._step = int(state["step"])

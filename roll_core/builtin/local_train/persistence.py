@@ -16,6 +16,7 @@ from safetensors.torch import load_file, save_file
 from roll_core.builtin.local_train.loading import no_progress_bars
 from roll_core.builtin.local_train.masters import MasterWeights
 from roll_core.builtin.local_train.optimizer import Optimizer
+from roll_core.builtin.local_train.randomness import TrainingRandomness
 from roll_core.builtin.local_train.weights import ModelWeights
 from roll_core.errors import CheckpointError
 
@@ -27,18 +28,19 @@ Trained = Mapping[str, tuple[MasterWeights, Optimizer]]
 """What is trained, by role ("policy", "critic")."""
 
 
-def save_state(folder: Path, trained: Trained, facts: Mapping[str, Any]) -> None:
+def save_state(folder: Path, trained: Trained, facts: Mapping[str, Any], randomness: TrainingRandomness) -> None:
     """Write masters, moments, schedules and random states into `folder`.
 
     Args:
         folder: exists and is empty.
         trained: what to save.
         facts: what must be the same when the state is loaded.
+        randomness: the stream of training.
 
     Raises:
         CheckpointError: the folder cannot be written.
     """
-    state: dict[str, Any] = {"format": _FORMAT, "facts": dict(facts), "random": _random_state()}
+    state: dict[str, Any] = {"format": _FORMAT, "facts": dict(facts), "random": randomness.state_dict()}
     state["optimizers"] = {role: optimizer.state_dict() for role, (_, optimizer) in trained.items()}
     try:
         for role, (weights, _) in trained.items():
@@ -49,7 +51,7 @@ def save_state(folder: Path, trained: Trained, facts: Mapping[str, Any]) -> None
         raise CheckpointError(f"cannot write the training state to '{folder}': {error}") from error
 
 
-def load_state(folder: Path, trained: Trained, facts: Mapping[str, Any]) -> None:
+def load_state(folder: Path, trained: Trained, facts: Mapping[str, Any], randomness: TrainingRandomness) -> None:
     """Read what `save_state` wrote into the given objects.
 
     Raises:
@@ -74,18 +76,7 @@ def load_state(folder: Path, trained: Trained, facts: Mapping[str, Any]) -> None
             optimizer.load_state_dict(state["optimizers"][role])
     except (KeyError, ValueError) as error:
         raise CheckpointError(f"the state in '{folder}' does not fit this model: {error}") from error
-    _set_random_state(state["random"])
-
-
-def _random_state() -> dict[str, Any]:
-    cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
-    return {"cpu": torch.get_rng_state(), "cuda": cuda}
-
-
-def _set_random_state(state: Mapping[str, Any]) -> None:
-    torch.set_rng_state(state["cpu"])
-    if torch.cuda.is_available() and len(state["cuda"]) == torch.cuda.device_count():
-        torch.cuda.set_rng_state_all(state["cuda"])
+    randomness.load_state_dict(state["random"])
 
 
 def export_model(folder: Path, model: Any, source: Path, weights: MasterWeights) -> None:

@@ -22,6 +22,7 @@ from roll_core.builtin.local_train.model import ScoringModel, empty_column, spre
 from roll_core.builtin.local_train.objective import Meter, evaluate, loss_inputs, needs_of
 from roll_core.builtin.local_train.optimizer import Optimizer
 from roll_core.builtin.local_train.persistence import export_model, load_state, save_state
+from roll_core.builtin.local_train.randomness import TrainingRandomness
 from roll_core.builtin.local_train.weights import ModelWeights
 from roll_core.contracts import MiniBatch, TrainSetup, WeightSource
 from roll_core.errors import BackendError
@@ -65,6 +66,7 @@ class LocalTrainStrategy:
         if self._device.type == "cpu":
             keep_freed_memory()
         self._dtype = resolve_dtype(precision, self._device)
+        self._randomness = TrainingRandomness(setup.seed, self._device)
         self._workspace = Workspace(logprob_chunk)
         self._layout = layout
         self._peft: Any | None = None
@@ -116,8 +118,9 @@ class LocalTrainStrategy:
         meter = Meter()
         self._train_mode(True)
         try:
-            for mini in mini_batches:
-                self._update_one(batch, mini, meter)
+            with self._randomness.drawing():
+                for mini in mini_batches:
+                    self._update_one(batch, mini, meter)
         finally:
             self._train_mode(False)
         return _metrics(meter, len(mini_batches))
@@ -128,11 +131,11 @@ class LocalTrainStrategy:
 
     def save(self, folder: Path) -> None:
         """Write weights (or adapters), optimisers, schedules and random states into an existing, empty folder."""
-        save_state(folder, self._trained(), self._facts())
+        save_state(folder, self._trained(), self._facts(), self._randomness)
 
     def load(self, folder: Path) -> None:
         """Go on from what `save` wrote, bit for bit."""
-        load_state(folder, self._trained(), self._facts())
+        load_state(folder, self._trained(), self._facts(), self._randomness)
 
     def export(self, folder: Path) -> None:
         """Write a Hugging Face model folder: adapters merged, tokenizer included."""

@@ -178,8 +178,8 @@ def test_adaptive_kl_moves_towards_its_target_with_a_bounded_step():
     assert controller.coef == pytest.approx(0.1 * 1.02)
     controller.update(0.0, count=10)
     assert controller.coef == pytest.approx(0.1 * 1.02 * 0.98)
-    with pytest.raises(ValueError, match="nan"):
-        controller.update(float("nan"), 1)
+    controller.update(float("nan"), 1)
+    assert controller.coef == pytest.approx(0.1 * 1.02 * 0.98)
     other = nm.KLController(coef=9.0, target=0.5, horizon=100)
     other.load_state_dict(controller.state_dict())
     assert other.coef == controller.coef

@@ -77,3 +77,12 @@ def test_saving_a_step_again_replaces_it(tmp_path: Path) -> None:
     store.save(1, {"v": 1}, write_weights)
     store.save(1, {"v": 2}, write_weights)
     assert json.loads((tmp_path / "step-00000001" / "state.json").read_text()) == {"v": 2}
+
+
+def test_going_on_from_an_older_step_forgets_the_later_ones(tmp_path: Path) -> None:
+    store = CheckpointStore(tmp_path, keep=2)
+    for step in (95, 100):
+        store.save(step, {}, write_weights)
+    store.forget_after(90)
+    store.save(91, {}, write_weights)
+    assert [c.step for c in store.all()] == [91]

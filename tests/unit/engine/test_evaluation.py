@@ -98,3 +98,11 @@ def test_every_evaluation_asks_with_the_same_seeds_and_limits() -> None:
     assert len(requests) == 16
     assert [r.seed for r in requests[:8]] == [r.seed for r in requests[8:]]
     assert len({r.seed for r in requests[:8]}) == 8
+
+
+def test_nothing_scored_is_null_in_json_and_comes_back() -> None:
+    result = asyncio.run(evaluator([[6]], samples=1, greedy=True).run())["d"]
+    assert result.unscored == 8
+    text = json.dumps(result.as_dict(), allow_nan=False)
+    assert json.loads(text)["sampled"]["value"] is None
+    assert math.isnan(DomainResult.from_dict(json.loads(text)).sampled.value)

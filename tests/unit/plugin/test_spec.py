@@ -6,6 +6,7 @@ import pickle
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -146,3 +147,13 @@ def test_by_value_keeps_defaults_names_and_recursion() -> None:
 def test_importable_functions_travel_by_reference() -> None:
     assert pickle.loads(byvalue.dumps(byvalue.dumps)) is byvalue.dumps
     assert len(byvalue.dumps(byvalue.dumps)) < 100
+
+
+def test_a_process_with_another_version_of_the_plugin_is_refused():
+    spec = Host.discover().spec("rewards", "verdict", {})
+    assert spec.distribution == "roll-core"
+    spec.build()
+    with pytest.raises(PluginError, match="the driver has version 9"):
+        replace(spec, version="9").build()
+    with pytest.raises(PluginError, match="no-such-package is not installed"):
+        replace(spec, distribution="no-such-package").build()

@@ -131,11 +131,11 @@ def test_budget_end_names_domain_pass_rate_and_remedies() -> None:
     assert "domain 'd' is too hard (pass rate 0.00)" in str(caught.value)
 
 
-def test_end_of_data_gives_a_smaller_last_batch_and_then_an_error() -> None:
+def test_end_of_data_gives_a_smaller_last_batch_and_then_an_empty_one() -> None:
     room = scheduler(by_sample, draw=Prompts(limit=3))
     assert len(asyncio.run(room.collect(0, 8)).admitted) == 3
-    with pytest.raises(StarvationError, match="the data have ended"):
-        asyncio.run(room.collect(1, 8))
+    last = asyncio.run(room.collect(1, 8))
+    assert (last.admitted, last.drawn) == ([], 0)
 
 
 def test_a_group_without_any_score_is_dropped_and_failures_leave_the_group() -> None:
@@ -153,10 +153,15 @@ def test_greedy_answer_is_scored_and_rewarded_apart() -> None:
     def script(request: GenerateRequest) -> list[int]:
         return [12] if request.sampling.temperature == 0 else [11]
 
-    group = asyncio.run(scheduler(script, greedy=True).collect(0, 1)).admitted[0]
+    group = asyncio.run(scheduler(script, greedy=frozenset({"d"})).collect(0, 1)).admitted[0]
     assert group.greedy is not None
     assert (group.greedy.index, group.greedy.reward, group.greedy.score) == (-1, 1.0, 1.0)
     assert [r.reward for r in group.rollouts] == [0, 0, 0, 0]
+
+
+def test_only_domains_that_ask_get_a_greedy_answer() -> None:
+    group = asyncio.run(scheduler([[12]], greedy=frozenset({"other"})).collect(0, 1)).admitted[0]
+    assert group.greedy is None
 
 
 class Patient(FakeBackend):
