@@ -27,12 +27,12 @@ import subprocess
 import sys
 import tempfile
 import time
+from pathlib import Path
 from typing import Any
 
 PROMPTS, GROUP, NEW_TOKENS = 8, 8, 32
 LEARNING_RATE = {"full": 2e-5, "lora": 2e-4}
 LORA_RANK = 16
-WORKERS = 2
 
 
 def questions(count: int, seed: int) -> list[dict[str, Any]]:
@@ -54,16 +54,28 @@ class Recorder:
     def __init__(self) -> None:
         self.started = time.perf_counter()
         self.rows: list[dict[str, float]] = []
+        self.children_gib = 0.0
 
     def step(self, reward: float, rollout_s: float, tokens: float) -> None:
         """A step has ended."""
         seconds = time.perf_counter() - self.started
         self.rows.append({"seconds": seconds, "reward": reward, "rollout_s": rollout_s, "tokens": tokens})
+        self.children_gib = max(self.children_gib, children_gib())
 
-    def report(self, workers: int) -> None:
-        """Print the record as one JSON line; each of `workers` child processes counts with the largest one's memory."""
-        own, child = (resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-        print(json.dumps({"rows": self.rows, "peak_gib": (own + workers * child) / 2**20}))
+    def report(self) -> None:
+        """Print the record as one JSON line."""
+        own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+        print(json.dumps({"rows": self.rows, "peak_gib": own + self.children_gib}))
+
+
+def children_gib() -> float:
+    """Peak memory of this process's living children, from /proc (rusage would count the parent's at their birth)."""
+    total = 0.0
+    for file in Path("/proc/self/task").glob("*/children"):
+        for child in file.read_text().split():
+            status = Path(f"/proc/{child}/status").read_text()
+            total += next(float(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM")) / 2**20
+    return total
 
 
 def run_trl(model: str, mode: str, steps: int, seed: int) -> None:
@@ -117,7 +129,7 @@ def run_trl(model: str, mode: str, steps: int, seed: int) -> None:
             if mode == "lora" else None,
         )  # fmt: skip
         trainer.train()
-    record.report(workers=0)
+    record.report()
 
 
 def run_ours(model: str, mode: str, steps: int, seed: int) -> None:
@@ -153,10 +165,9 @@ def run_ours(model: str, mode: str, steps: int, seed: int) -> None:
             rollout={"sampling": {"max_new_tokens": NEW_TOKENS}},
             batch={"prompts": PROMPTS, "group_size": GROUP},
             train={"optim": {"lr": LEARNING_RATE[mode]}},
-            scoring={"workers": WORKERS},
             eval={"at_start": False, "at_end": False}, checkpoint={"every": 0, "at_end": False}, trackers=[OnStep()],
         )  # fmt: skip
-    record.report(workers=WORKERS)
+    record.report()
 
 
 def measure(engine: str, args: argparse.Namespace, mode: str, steps: int) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The run of quickstart.yaml from Python: components are objects and plain functions, nothing is registered.
+"""The quickstart from Python: components are objects and plain functions, nothing is registered.
 
 python examples/quickstart.py [--model FOLDER] [--steps N] [--small]
 """
