@@ -110,7 +110,7 @@ class StepTimer:
             self.seconds += clock() - start
             return report
 
-        optimizer.Optimizer.step = timed  # type: ignore[assignment, method-assign]
+        optimizer.Optimizer.step = timed  # type: ignore[assignment, method-assign]  # wrapped to time it
 
 
 def run(args: argparse.Namespace, model: Path) -> None:

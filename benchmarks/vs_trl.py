@@ -95,7 +95,7 @@ def run_trl(model: str, mode: str, steps: int, seed: int) -> None:
         last.update(reward=statistics.mean(values), tokens=float(sum(map(len, completion_ids))))
         return values
 
-    class TimedTrainer(GRPOTrainer):  # type: ignore[misc]
+    class TimedTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
         def _generate(self, *args: Any, **kwargs: Any) -> Any:
             started = time.perf_counter()
             result = super()._generate(*args, **kwargs)

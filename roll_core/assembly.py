@@ -85,20 +85,19 @@ class Assembly:
         """
         run = self._run_info(resume)
         filters, trackers = self._filters(), self._trackers()
-        for part in (self.held_out, self.draw, self.scorer, self.credit):
-            logger.debug("built %s", type(part).__name__)
+        draw, scorer, credit, _held_out = self.draw, self.scorer, self.credit, self.held_out
         self.host.notify("roll_configure", config=run.config)
         parts = Parts(
             config=self.config,
             run=run,
             flow=self.flow,
-            draw=self.draw,
+            draw=draw,
             mixer=self.mixer,
             ledger=self.ledger,
             scheduler=self._scheduler(filters),
-            scorer=self.scorer,
+            scorer=scorer,
             verifiers=self.verifiers,
-            credit=self.credit,
+            credit=credit,
             components=self._stateful,
             strategy=self.strategy,
             backend=self.backend,

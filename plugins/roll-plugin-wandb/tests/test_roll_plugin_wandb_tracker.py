@@ -91,7 +91,7 @@ class Stored:
 
 
 def key(item: object) -> str:
-    return item.key or "/".join(item.nested_key)  # type: ignore[attr-defined]
+    return item.key or "/".join(item.nested_key)  # type: ignore[attr-defined]  # a protobuf message
 
 
 def stored(tmp_path: Path) -> list[Stored]:
