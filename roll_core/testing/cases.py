@@ -50,6 +50,10 @@ class VerifierCases(Cases):
     """Responses that must score below 1."""
     limit_s: float = 10.0
     """Seconds one response may take, however long or odd it is."""
+    golden: str | None = None
+    """A table of labelled answers, a file in the package (`roll_core.testing.golden`); error rates come from it."""
+    judge_golden: Callable[[Any, Any], tuple[bool | None, str]] | None = None
+    """(verifier, row) to (found, said), where a plain `verify` is not what the table is about."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
