@@ -23,11 +23,12 @@ _STYLES = {"loaded": "green", "blocked": "yellow", "failed": "bold red"}
     cls=LazyGroup,
     lazy={
         "check": LazyCommand("roll_core.cli.plugins_check:check", "Run the conformance kit over installed components."),
+        "rates": LazyCommand("roll_core.cli.plugins_rates:rates", "Measure error rates of verifiers."),
         "new": LazyCommand("roll_core.cli.plugins_new:new", "Write the package of a new plugin."),
     },
 )
 def plugins() -> None:
-    """List, show, check and create plugins."""
+    """List, show, check, measure and create plugins."""
 
 
 @plugins.command("list")

@@ -20,6 +20,7 @@ CONFORMANCE = {
             ('{"name": "Bob", "name": "Ada", "age": 36}', _PERSON),
             ('{"name": "Ada", "age": 36', _PERSON),
         ],
+        golden="golden_json_fields.jsonl",
     ),
     "verifiers/word_limit": VerifierCases(
         gold=[("One short sentence.", {"max_words": 3}), ("Yes.", {"max_words": 2, "min_words": 1})],
@@ -28,5 +29,6 @@ CONFORMANCE = {
             ("Too short.", {"max_words": 3}),
             ("... ... ...", {"max_words": 3}),
         ],
+        golden="golden_word_limit.jsonl",
     ),
 }
