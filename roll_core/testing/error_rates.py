@@ -86,7 +86,8 @@ def as_markdown(component: str, judged: Sequence[Judged]) -> str:
     apart = f"; {disputed} disputed ones are left out" if disputed else ""
     lines = [
         f"Measured by `roll plugins rates {component}` over the {len(judged) - disputed} labelled answers that",
-        f"the package ships{apart}; in brackets 95 % intervals (Wilson). The package was developed with these answers in sight.",
+        f"the package ships{apart}; in brackets 95 % intervals (Wilson).",
+        "The package was developed with these answers in sight.",
         "",
         "| kind | wrong, yet accepted | right, yet refused | no score |",
         "|---|---|---|---|",

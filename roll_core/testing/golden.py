@@ -5,8 +5,8 @@ A table is a JSON-lines file inside the package, one labelled answer a line:
     {"id": "m1", "kind": "interval", "response": "[0, 1)", "reference": "0 \\le x < 1", "expected": true,
      "config": {"form": "answer"}, "options": {}, "disputed": false}
 
-`expected` says whether the verdict must be CORRECT with score 1 (null: it must carry no score); `config` holds options of
-the component, `options` keyword arguments of `verify`; rows marked `disputed` are counted apart.
+`expected` says whether the verdict must be CORRECT with score 1 (null: it must carry no score); `config` holds options
+of the component, `options` keyword arguments of `verify`; rows marked `disputed` are counted apart.
 """
 
 from __future__ import annotations
