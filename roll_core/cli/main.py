@@ -34,6 +34,7 @@ _COMMANDS = {
     "train": LazyCommand("roll_core.cli.train:train", "Train a model as a config says."),
     "resume": LazyCommand("roll_core.cli.train:resume", "Go on with an interrupted run."),
     "eval": LazyCommand("roll_core.cli.evaluate:evaluate", "Measure held-out accuracy of a config or a run."),
+    "verify": LazyCommand("roll_core.cli.verify:verify", "Judge answers from a file, without a run."),
     "rollouts": LazyCommand("roll_core.cli.rollouts:rollouts", "Browse the rollouts of a run."),
     "export": LazyCommand("roll_core.cli.export:export", "Write a run's policy as a Hugging Face folder."),
     "config": LazyCommand("roll_core.cli.config:config_group", "Explain and check configurations."),
