@@ -8,7 +8,8 @@ What stands right before a fence, as an HTML comment, says how it is treated:
 * `<!-- exit: 1 -->`: the last command of a console fence ends with that code.
 
 `python` fences of a page share one namespace and one folder, `console` fences run `roll` in it, `yaml` fences must load
-with the installed plugins (what is no whole config is laid over a small one), `text` is output. A page whose first
+with the installed plugins (what is no whole config is laid over a small one), `text` is output, `bash` is for a shell and
+never holds `roll`. A page whose first
 lines hold `<!-- uses the files of PAGE -->` begins with that page's files and the tiny model.
 """
 
@@ -39,9 +40,10 @@ from roll_core.testing.tiny import make_tiny_model
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 GENERATED = sorted((DOCS / "reference").glob("*.md"))
-PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
+MEMBERS = sorted(p for top in ("plugins", "verifiers", "data_mixers") for p in (ROOT / top).glob("*/README.md"))
+PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md")), *MEMBERS]
 MODEL = "tiny-model"
-LANGUAGES = {"python", "yaml", "console", "text", "toml", "json", "jsonl", "mermaid"}
+LANGUAGES = {"bash", "python", "yaml", "console", "text", "toml", "json", "jsonl", "mermaid"}
 COMMENT = re.compile(r"<!-- (not run|file|append|exit): (.+?) -->")
 USES = re.compile(r"<!-- uses the files of (\S+) -->")
 LINK = re.compile(r"(?<!`)\[[^\]\n]*\]\(([^)\s]+)\)")
@@ -205,6 +207,7 @@ def test_fences_run(page: Path, tiny_model: Path, tmp_path: Path, monkeypatch: p
 def test_fences_have_a_known_language_and_commands_a_reason_not_to_run(page: Path) -> None:
     for fence in fences(page):
         assert fence.language in LANGUAGES, f"{fence}: '{fence.language}'"
+        assert fence.language != "bash" or "roll " not in re.sub(r"#.*", "", fence.text), f"{fence}: use a console fence"
         if fence.language == "console":
             assert commands(fence), f"{fence}: no line begins with '$ '"
             assert fence.mark == "not run" or all(c.startswith("roll ") for c in commands(fence)), fence
