@@ -1,0 +1,1 @@
+"""The constraint types of IFEval, one class each; `registry` lists them."""
