@@ -1,0 +1,1 @@
+"""A verifier of multiple-choice answers."""

@@ -1,0 +1,1 @@
+"""Verifiers that compare text: exact match, regular expressions, JSON Schema."""

@@ -1,0 +1,1 @@
+"""A verifier that asks a reward model (a sequence-classification checkpoint)."""
