@@ -104,6 +104,9 @@ class Verifier(Protocol):
     """Judges one response against a reference. Sync or async. Must be picklable when it is to run in the pool.
 
     Never raises on text; what the policy does is scored, what the machinery does is not (see `Status`).
+
+    Optional: `prepare()` gets ready what a first verdict would wait for (a model, a jail), once per process and before
+    the run; what it raises stops the run. `close()` lets go of it. Both async when `verify` is.
     """
 
     def verify(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import inspect
 import logging
 import pickle
 import queue
@@ -14,7 +15,7 @@ from functools import partial
 from typing import Any, Self
 from weakref import WeakKeyDictionary
 
-from roll_core.errors import unknown_name
+from roll_core.errors import ComponentError, unknown_name
 from roll_core.scoring.lane import Job, Lane, Limits
 from roll_core.scoring.serve import VerifierSpec, VerifyRequest, checked, describe
 from roll_core.scoring.workers import ProcessWorker, ThreadWorker
@@ -110,6 +111,7 @@ class VerifierPool:
             await asyncio.to_thread(lane.join, 5.0)
         for job in tuple(self._jobs):
             job.answer(_closed())
+        await self._let_go()
 
     def _abort(self) -> None:
         self._state = "closed"
@@ -154,10 +156,41 @@ class VerifierPool:
         self._queues.update(dict.fromkeys(chosen["sync"], jobs))
         for key in chosen["async"]:
             self._async[key] = await asyncio.to_thread(self._specs[key].build)
+            await self._prepare(key)
         for key in chosen["local"]:
             self._warn_local(key, "it is defined in the main script or session; put it into a module")
         await asyncio.gather(*(asyncio.wrap_future(lane.start(chosen["sync"])) for lane in lanes[1:]))
         return chosen["local"]
+
+    async def _prepare(self, key: str) -> None:
+        """Get an async verifier ready, within the time that starting may take.
+
+        Raises:
+            ComponentError: it failed, or took too long.
+        """
+        prepare = getattr(self._async[key], "prepare", None)
+        if prepare is None:
+            return
+        name = self._specs[key].name
+        try:
+            await asyncio.wait_for(prepare(), self._limits.start_s)
+        except TimeoutError:
+            raise ComponentError(f"verifier '{name}' ({key}) was not ready within {self._limits.start_s:g} s") from None
+        except Exception as error:
+            raise ComponentError(f"verifier '{name}' ({key}) could not get ready: {describe(error)}") from error
+
+    async def _let_go(self) -> None:
+        """Close the async verifiers that can be closed; one that fails is logged."""
+        for key, verifier in self._async.items():
+            close = getattr(verifier, "close", None)
+            if close is None:
+                continue
+            try:
+                done = close()
+                if inspect.isawaitable(done):
+                    await done
+            except Exception:
+                logger.exception("verifier '%s' (%s) could not be closed", self._specs[key].name, key)
 
     # --- verdicts ---
 

@@ -80,13 +80,15 @@ class Bench:
             verifier = self._built[key] if key in self._built else self._builders[key]()
             if not callable(getattr(verifier, "verify", None)):
                 return {"failed": f"{type(verifier).__name__} has no method 'verify'", "trace": ""}
+            kind = "async" if is_async(verifier) else "sync"
+            if kind == "sync" and key not in self._built and callable(getattr(verifier, "prepare", None)):
+                verifier.prepare()
         except (Exception, SystemExit) as error:  # noqa: BLE001 - a plugin may raise anything; it is reported
             if "<module '__main__'" in str(error):  # pickle's words for a name that this process does not have
                 return {"kind": "local"}
             return {"failed": describe(error), "trace": traceback.format_exc()}
         self._built[key] = verifier
-        is_async = inspect.iscoroutinefunction(verifier.verify) or getattr(verifier, "is_async", False)
-        return {"kind": "async" if is_async else "sync"}
+        return {"kind": kind}
 
     def verify(self, request: VerifyRequest) -> dict[str, Any]:
         """Judge; reply with the fields of a verdict, whatever the verifier does."""
@@ -106,6 +108,11 @@ class Bench:
             reply = encode(Verdict.error(describe(error), detail="raised"))
         reply["seconds"] = time.perf_counter() - started
         return reply
+
+
+def is_async(verifier: Any) -> bool:
+    """Whether a verifier runs in an event loop, many verdicts at once."""
+    return inspect.iscoroutinefunction(verifier.verify) or bool(getattr(verifier, "is_async", False))
 
 
 def checked(result: Any) -> Verdict:

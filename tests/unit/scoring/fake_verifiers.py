@@ -7,7 +7,7 @@ import ctypes
 import os
 import time
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from roll_core.types import Verdict
 
@@ -80,6 +80,39 @@ class Slow:
 
 class NoVerify:
     """Not a verifier."""
+
+
+class Host:
+    """An async verifier with a life: ready before the first verdict, closed at the end."""
+
+    log: ClassVar[list[str]] = []
+
+    async def prepare(self) -> None:
+        self.log.append("ready")
+
+    async def verify(self, response: str, reference: Any, *, prompt=None, rollout=None, **options: Any) -> Any:
+        self.log.append(response)
+        return Verdict.correct()
+
+    async def close(self) -> None:
+        self.log.append("closed")
+
+
+class Unready:
+    """Says at the start that it cannot work here."""
+
+    def prepare(self) -> None:
+        raise RuntimeError("no jail holds on this machine")
+
+    def verify(self, response: str, reference: Any, *, prompt=None, rollout=None, **options: Any) -> Any:
+        return Verdict.correct()
+
+
+class UnreadyAsync(Host):
+    """The same, async."""
+
+    async def prepare(self) -> None:
+        raise RuntimeError("no model here")
 
 
 @dataclass(frozen=True)

@@ -372,3 +372,18 @@ def test_no_worker_outlives_a_driver_that_did_not_close(tmp_path, how, code):
             return
         time.sleep(0.02)
     pytest.fail(f"worker {worker} is still alive")
+
+
+def test_an_async_verifier_is_ready_before_the_first_verdict_and_closed_after_the_last():
+    from fake_verifiers import Host
+
+    Host.log.clear()
+    run(["a"], k=Spec("Host"))
+    assert Host.log == ["ready", "a", "closed"]
+
+
+@pytest.mark.parametrize(("name", "text"), [("Unready", "no jail holds"), ("UnreadyAsync", "no model here")])
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_verifier_that_cannot_get_ready_stops_the_start(name, text, workers):
+    with pytest.raises(ComponentError, match=text):
+        run(["a"], workers, k=Spec(name))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Sequence
 
 from roll_core.errors import BackendError
@@ -22,6 +23,7 @@ class BatchJudge:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
+        self._lock = threading.Lock()
         self._model: RewardModel | None = None
         self._encoder: Encoder | None = None
         self._failure: BackendError | None = None
@@ -34,7 +36,7 @@ class BatchJudge:
     def __call__(self, requests: Sequence[Request]) -> list[Verdict]:
         """One verdict for each request, in their order."""
         try:
-            model, encoder = self._loaded()
+            model, encoder = self.load()
         except BackendError as error:
             return [Verdict.error(str(error), detail="load_failed")] * len(requests)
         read = [self._read(encoder, request) for request in requests]
@@ -42,17 +44,23 @@ class BatchJudge:
         outputs = iter(model.outputs(inputs))
         return [one if isinstance(one, Verdict) else self._verdict(one, next(outputs)) for one in read]
 
-    def _loaded(self) -> tuple[RewardModel, Encoder]:
-        if self._failure is not None:
-            raise self._failure
-        if self._model is None or self._encoder is None:
-            try:
-                self._model = RewardModel(self._settings)
-            except BackendError as error:
-                self._failure = error
-                raise
-            self._encoder = Encoder(self._model.tokenizer, self._model.max_tokens, self._settings.overflow)
-        return self._model, self._encoder
+    def load(self) -> tuple[RewardModel, Encoder]:
+        """The model and its encoder, loaded on the first call.
+
+        Raises:
+            BackendError: the model cannot be loaded, now or on the first call.
+        """
+        with self._lock:
+            if self._failure is not None:
+                raise self._failure
+            if self._model is None or self._encoder is None:
+                try:
+                    self._model = RewardModel(self._settings)
+                except BackendError as error:
+                    self._failure = error
+                    raise
+                self._encoder = Encoder(self._model.tokenizer, self._model.max_tokens, self._settings.overflow)
+            return self._model, self._encoder
 
     def _read(self, encoder: Encoder, request: Request) -> Encoded | Verdict:
         settings = self._settings

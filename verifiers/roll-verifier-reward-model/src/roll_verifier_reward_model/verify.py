@@ -134,6 +134,14 @@ class RewardModelVerifier:
         worker.submit(request)
         return await asyncio.wrap_future(request.future)
 
+    async def prepare(self) -> None:
+        """Load the model now, so that no verdict waits for it.
+
+        Raises:
+            BackendError: it cannot be loaded.
+        """
+        await asyncio.to_thread(self._judge.load)
+
     def close(self) -> None:
         """End the thread and let go of the model; what still waits gets an error verdict. May be called again."""
         with self._lock:
