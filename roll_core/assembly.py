@@ -38,7 +38,9 @@ from roll_core.engine import Engine, Parts
 from roll_core.errors import ConfigError
 from roll_core.evaluation import Evaluator
 from roll_core.models import resolve_model
-from roll_core.rollout.scheduler import RolloutScheduler
+from roll_core.rollout.feed import Feed
+from roll_core.rollout.groups import GroupRunner
+from roll_core.rollout.modes import make_feed
 from roll_core.rooms import SeedOf, Stateful
 from roll_core.scoring import DomainScoring, RewardComponent, Scorer, VerifierPool
 from roll_core.types import Prompt, SamplingParams, Ticket
@@ -94,7 +96,8 @@ class Assembly:
             draw=draw,
             mixer=self.mixer,
             ledger=self.ledger,
-            scheduler=self._scheduler(filters),
+            feed=self._feed(filters),
+            sampling=self.sampling,
             scorer=scorer,
             verifiers=self.verifiers,
             credit=credit,
@@ -295,22 +298,21 @@ class Assembly:
     def _filters(self) -> list[Filter]:
         return [self._build("filters", ref, f"filters.{i}") for i, ref in enumerate(self.config.filters)]
 
-    def _scheduler(self, filters: Sequence[Filter]) -> RolloutScheduler:
+    def _feed(self, filters: Sequence[Filter]) -> Feed:
         config = self.config
-        return RolloutScheduler(
+        groups = GroupRunner(
             backend=self.backend,
             scoring=self.scorer,
             books=self.ledger,
-            draw=self.draw.draw,
             decode=self.decode,
             filters=filters,
             sampling=self.sampling,
             group_size=config.batch.group_size,
             seed_of=self._seed_of("rollout"),
-            max_draws=self.plan.draw_budget,
             greedy=frozenset(n for n, a in self.algorithms.items() if "greedy_rewards" in requirements_of(a.advantage)),
             early_stop=config.rollout.early_stop,
         )
+        return make_feed(config, groups, self.draw, max_draws=self.plan.draw_budget)
 
     def _trackers(self) -> list[Tracker]:
         return [self._build("trackers", ref, f"trackers.{i}") for i, ref in enumerate(self.config.trackers)]

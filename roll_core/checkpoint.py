@@ -21,6 +21,7 @@ from roll_core.errors import CheckpointError
 STATE_FILE = "state.json"
 MANIFEST_FILE = "manifest.json"
 STRATEGY_FOLDER = "strategy"
+PENDING_FOLDER = "pending"
 _PREFIX = "step-"
 
 
@@ -35,6 +36,12 @@ class Checkpoint:
     def strategy_folder(self) -> Path:
         """Where the train strategy wrote its part."""
         return self.folder / STRATEGY_FOLDER
+
+    @property
+    def pending_folder(self) -> Path | None:
+        """What had been rolled out and not yet trained; None when nothing was kept."""
+        folder = self.folder / PENDING_FOLDER
+        return folder if folder.is_dir() else None
 
     def read_state(self) -> dict[str, Any]:
         """Verify every file against the manifest and return the engine's state.
@@ -71,13 +78,20 @@ class CheckpointStore:
     folder: Path
     keep: int = 2
 
-    def save(self, step: int, state: Mapping[str, Any], write_strategy: Callable[[Path], None]) -> Checkpoint:
+    def save(
+        self,
+        step: int,
+        state: Mapping[str, Any],
+        write_strategy: Callable[[Path], None],
+        write_pending: Callable[[Path], None] | None = None,
+    ) -> Checkpoint:
         """Write the checkpoint of `step`; all of it or nothing.
 
         Args:
             step: number of committed steps.
             state: the engine's JSON-able state.
             write_strategy: writes the train strategy's files into the empty folder it is given.
+            write_pending: the same for rollouts that were not trained yet.
 
         Raises:
             CheckpointError: writing failed; earlier checkpoints are untouched.
@@ -88,6 +102,9 @@ class CheckpointStore:
             shutil.rmtree(partial, ignore_errors=True)
             (partial / STRATEGY_FOLDER).mkdir(parents=True)
             write_strategy(partial / STRATEGY_FOLDER)
+            if write_pending is not None:
+                (partial / PENDING_FOLDER).mkdir()
+                write_pending(partial / PENDING_FOLDER)
             (partial / STATE_FILE).write_text(json.dumps(state), encoding="utf-8")
             files = {
                 str(path.relative_to(partial)): (path.stat().st_size, _digest(path))

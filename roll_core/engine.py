@@ -12,24 +12,28 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy as np
 
 from roll_core.checkpoint import Checkpoint, CheckpointStore
 from roll_core.config.schema import RunConfig
-from roll_core.contracts import Mixer, RolloutBackend, RunInfo, Tracker, TrainStrategy
+from roll_core.contracts import MiniBatch, Mixer, RolloutBackend, RunInfo, Tracker, TrainStrategy
 from roll_core.credit import greedy_rewards
 from roll_core.dataflow import Dataflow
 from roll_core.errors import CheckpointError, ConfigError
 from roll_core.evaluation import DomainResult, Evaluator, metrics_of
 from roll_core.interrupt import StopRequest, run_apart
-from roll_core.rollout.scheduler import RolloutScheduler, StepRollouts
+from roll_core.rollout.collected import StepRollouts
+from roll_core.rollout.feed import Feed
 from roll_core.rooms import Books, CreditRoom, Drawing, Observers, ScoringReport, Stateful, Workers
-from roll_core.step_metrics import Stopwatch, rollout_metrics
-from roll_core.types import Batch, ColumnSpec, RolloutGroup, batch_of
+from roll_core.step_metrics import Stopwatch, rollout_metrics, staleness_metrics
+from roll_core.types import Batch, ColumnSpec, RolloutGroup, SamplingParams, batch_of
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 STATE_VERSION = 1
 
@@ -44,7 +48,8 @@ class Parts:
     draw: Drawing
     mixer: Mixer
     ledger: Books
-    scheduler: RolloutScheduler
+    feed: Feed
+    sampling: Mapping[str, SamplingParams]
     scorer: ScoringReport
     verifiers: Workers
     credit: CreditRoom
@@ -102,12 +107,13 @@ class Engine:
             closing.callback(parts.strategy.close)
             closing.push_async_callback(parts.backend.close)
             closing.push_async_callback(parts.verifiers.close)
+            closing.push_async_callback(parts.feed.close)
             try:
                 await parts.verifiers.start()
                 for tracker in parts.trackers:
                     tracker.start(parts.run)
                 parts.observers.notify("roll_on_run_start", run=parts.run)
-                parts.backend.sync_weights(parts.strategy.weight_source(), self.step)
+                self._sync()
                 await self._train()
                 status = "finished" if self._is_over else "interrupted"
             except (KeyboardInterrupt, asyncio.CancelledError):
@@ -138,10 +144,10 @@ class Engine:
             self._report(metrics)
             await self._evaluate_if_due()
             if every and self.step % every == 0:
-                self.save()
+                await self._save_now()
         await self._evaluate_if_due()
         if (self.parts.config.checkpoint.at_end or self._stop.requested) and not self._is_saved():
-            self.save()
+            await self._save_now()
 
     async def _step_or_save(self) -> dict[str, float] | None:
         """One step. Where it fails before the update, the weights are still those of the last step: they are saved."""
@@ -150,7 +156,7 @@ class Engine:
         except Exception:
             if self.step and not self._is_updating and not self._is_saved():
                 try:
-                    self.save()
+                    self._save(self._state)
                 except CheckpointError:
                     logger.exception("step %d could not be saved", self.step)
             raise
@@ -159,38 +165,59 @@ class Engine:
         """Draw to sync; None when the data have ended and there is nothing to train on."""
         parts, seconds = self.parts, Stopwatch()
         with seconds("rollout"):
-            rollouts = await parts.scheduler.collect(self.step, parts.config.batch.prompts)
+            rollouts = await parts.feed.collect(self.step, parts.config.batch.prompts)
         parts.observers.notify("roll_on_groups_scored", step=self.step, groups=rollouts.groups)
         for alarm in parts.scorer.alarms(rollouts.groups):
             logger.warning("step %d: %s", self.step, alarm)
+        metrics = staleness_metrics(rollouts, self.step)
         if not rollouts.admitted:
             parts.ledger.close(self.step, parts.mixer.weights(self.step))
             self._state = self._snapshot()
             return None
         with seconds("columns"):
             parts.credit.shape_rewards(rollouts.admitted)
-            batch = self._batch(rollouts.admitted)
+            batch = await self._batch(rollouts.admitted)
         with seconds("credit"):
-            metrics = parts.credit.advantages(batch)
+            metrics |= parts.credit.advantages(batch)
             mini_batches = parts.credit.mini_batches(batch, self.step)
         parts.observers.notify("roll_on_batch_ready", step=self.step, batch=batch)
         self._is_updating = True
+        parts.feed.updating(self.step, is_last=self.step + 1 >= parts.config.steps)
         with seconds("update"):
-            metrics |= parts.strategy.update(batch, mini_batches) if mini_batches else {"train/empty_steps": 1.0}
-        with seconds("sync"):
-            parts.backend.sync_weights(parts.strategy.weight_source(), self.step + 1)
+            metrics |= await self._update(batch, mini_batches)
+        with seconds("settle"):
+            await parts.feed.settle()
         metrics |= self._commit(rollouts, batch, metrics)
+        with seconds("sync"):
+            self._sync()
         self._is_updating = False
         return metrics | rollout_metrics(rollouts, seconds.times) | parts.scorer.statistics(rollouts.groups)
 
-    def _batch(self, groups: Sequence[RolloutGroup]) -> Batch:
+    async def _update(self, batch: Batch, mini_batches: Sequence[MiniBatch]) -> dict[str, float]:
+        """Optimiser steps over the batch."""
+        if not mini_batches:
+            return {"train/empty_steps": 1.0}
+        return await self._apart(lambda: self.parts.strategy.update(batch, mini_batches))
+
+    def _sync(self) -> None:
+        """Generate with the weights of now."""
+        parts = self.parts
+        parts.backend.sync_weights(parts.strategy.weight_source(), self.step)
+        parts.feed.advance(self.step)
+
+    async def _apart(self, work: Callable[[], T]) -> T:
+        """Run what the strategy does; in a thread where rollouts go on meanwhile."""
+        return await asyncio.to_thread(work) if self.parts.feed.is_ahead else work()
+
+    async def _batch(self, groups: Sequence[RolloutGroup]) -> Batch:
         parts = self.parts
         batch = batch_of(groups, tuple(parts.config.domains))
-        batch.sampling = dict(parts.scheduler.sampling)
+        batch.sampling = dict(parts.sampling)
         if parts.flow.needs_greedy:
             batch.add("greedy_rewards", greedy_rewards(groups), ColumnSpec("greedy_rewards", "float32", "rollout"))
         if parts.flow.strategy_columns:
-            for name, values in parts.strategy.compute(batch, parts.flow.strategy_columns).items():
+            columns = await self._apart(lambda: parts.strategy.compute(batch, parts.flow.strategy_columns))
+            for name, values in columns.items():
                 batch.add(name, values)
         return batch
 
@@ -244,12 +271,20 @@ class Engine:
 
     # --- state ---
 
-    def save(self) -> Checkpoint:
-        """Write a checkpoint of the last committed step."""
+    async def _save_now(self) -> None:
+        """Write a checkpoint of the last committed step, and of what is rolled out ahead of the next ones."""
+        feed = self.parts.feed
+        await feed.freeze()
+        try:
+            self._save(self._snapshot(), feed.write if feed.is_ahead else None)
+        finally:
+            feed.thaw()
+
+    def _save(self, snapshot: Mapping[str, Any], write_pending: Callable[[Path], None] | None = None) -> Checkpoint:
         parts = self.parts
         evaluations = {s: {d: r.as_dict() for d, r in e.items()} for s, e in self.result.evaluations.items()}
-        state = self._state | {"train_seconds": self.result.train_seconds, "evaluations": evaluations}
-        checkpoint = parts.checkpoints.save(self.step, state, parts.strategy.save)
+        state = {**snapshot, "train_seconds": self.result.train_seconds, "evaluations": evaluations}
+        checkpoint = parts.checkpoints.save(self.step, state, parts.strategy.save, write_pending)
         parts.observers.notify("roll_on_checkpoint_saved", step=self.step, folder=checkpoint.folder)
         return checkpoint
 
@@ -284,6 +319,7 @@ class Engine:
             )
         self.parts.draw.load_state_dict(state["draw"])
         self.parts.ledger.load_state_dict(state["ledger"])
+        self.parts.feed.read(checkpoint.pending_folder)
         self.parts.credit.load_state_dict(state["credit"])
         for place, component in self.parts.components.items():
             if place in state["components"]:

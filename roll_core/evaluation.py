@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from roll_core.contracts import RolloutBackend
-from roll_core.rollout.scheduler import first_leaf
+from roll_core.rollout.collected import first_leaf
 from roll_core.rollout.single_turn import Decode, single_turn
 from roll_core.rooms import Scoring, SeedOf
 from roll_core.types import Prompt, Rollout, SamplingParams, Status, Ticket

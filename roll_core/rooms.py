@@ -5,7 +5,7 @@ Scheduler, evaluator and engine are handed objects that fit these protocols; `as
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from roll_core.contracts import MiniBatch
@@ -14,8 +14,8 @@ from roll_core.types import Batch, Prompt, Rollout, RolloutGroup, Ticket
 SeedOf = Callable[[Ticket, int, int], int]
 """(ticket, sample index, attempt) to the seed of that sample's random stream."""
 
-DrawPrompts = Callable[[int, int], Sequence[tuple[Ticket, Prompt]]]
-"""(count, step) to tickets with their prompts; fewer than `count` when the data have ended."""
+PromptOf = Callable[[Ticket], Prompt]
+"""The prompt of a ticket that was drawn before."""
 
 
 class Stateful(Protocol):
@@ -28,6 +28,10 @@ class Stateful(Protocol):
 
 class Drawing(Stateful, Protocol):
     """The draw of prompts."""
+
+    def draw(self, count: int, step: int) -> Sequence[tuple[Ticket, Prompt]]: ...
+
+    def prompt_of(self, ticket: Ticket) -> Prompt: ...
 
     def metrics(self) -> dict[str, float]: ...
 
@@ -68,6 +72,8 @@ class Books(Stateful, Protocol):
     def draw(self, tickets: Iterable[Ticket]) -> None: ...
 
     def run(self, ticket_id: int) -> int: ...
+
+    def requeue(self, kept: Collection[int]) -> Sequence[Ticket]: ...
 
     def score(self, ticket_id: int, attempt: int | None = None) -> None: ...
 

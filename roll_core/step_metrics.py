@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from roll_core.rollout.scheduler import StepRollouts
+from roll_core.rollout.collected import StepRollouts
 
 
 class Stopwatch:
@@ -24,6 +24,32 @@ class Stopwatch:
         started = time.perf_counter()
         yield
         self.times[stage] = self.times.get(stage, 0.0) + time.perf_counter() - started
+
+
+def staleness_metrics(rollouts: StepRollouts, version: int) -> dict[str, float]:
+    """How far behind the weights that sampled the trained tokens were.
+
+    Args:
+        rollouts: the groups of a step.
+        version: of the weights that the step trains.
+
+    Returns:
+        `rollout/staleness_mean` over sampled tokens and `rollout/staleness_max`, in versions; empty without tokens.
+    """
+    runs = [
+        (version - run.policy.version, run.stop - run.start)
+        for group in rollouts.admitted
+        for rollout in group.scored
+        for segment in rollout.segments
+        for run in segment.versions
+    ]
+    tokens = sum(count for _, count in runs)
+    if not tokens:
+        return {}
+    return {
+        "rollout/staleness_mean": sum(behind * count for behind, count in runs) / tokens,
+        "rollout/staleness_max": float(max(behind for behind, count in runs if count)),
+    }
 
 
 def rollout_metrics(rollouts: StepRollouts, seconds: Mapping[str, float]) -> dict[str, float]:

@@ -127,6 +127,14 @@ def early_stop_needs_filters(facts: Facts) -> Iterator[Inert]:
         yield Inert(("rollout", "early_stop"), "there are no filters; add filters", (("filters",),))
 
 
+def staleness_needs_async(facts: Facts) -> Iterator[Inert]:
+    """Only asynchronous rollouts have a bound of their own: sync is never behind, one_step always by one."""
+    mode = facts.config.rollout.mode
+    if mode != "async":
+        because = f"rollout.mode is '{mode}'; set rollout.mode: async"
+        yield Inert(("rollout", "max_staleness"), because, (("rollout", "mode"),))
+
+
 RUN_RULES: tuple[Callable[[Facts], Iterator[Inert]], ...] = (
     critic_needs_values,
     reference_needs_reader,
@@ -134,6 +142,7 @@ RUN_RULES: tuple[Callable[[Facts], Iterator[Inert]], ...] = (
     held_out_rows_are_read_once,
     deadline_needs_workers,
     early_stop_needs_filters,
+    staleness_needs_async,
 )
 
 

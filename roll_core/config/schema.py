@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator
 
@@ -207,6 +207,11 @@ class RolloutConfig(Strict):
     """The engine that generates."""
     sampling: SamplingConfig = SamplingConfig()
     """How tokens are drawn, in every domain that says nothing else."""
+    mode: Literal["sync", "one_step", "async"] = "sync"
+    """`sync` rolls out, then trains. `one_step` rolls out the next batch, with the weights of now, while this one is
+    trained. `async` never waits: weights change under running rollouts, within `max_staleness`."""
+    max_staleness: PositiveInt = 1
+    """In `async` mode: how many versions the weights that a group was started with may be behind those it trains."""
     max_draws: PositiveInt = 8
     """A step ends with an error after drawing `max_draws * batch.prompts` prompts without filling its batch."""
     early_stop: bool = False

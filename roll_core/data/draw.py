@@ -54,6 +54,20 @@ class Draw:
             drawn.extend(self._take(name) for name in self._ask(count - len(drawn) if endless else 1, step, available))
         return drawn
 
+    def prompt_of(self, ticket: Ticket) -> Prompt:
+        """The prompt of a ticket that was drawn before, read from the data again.
+
+        Raises:
+            ConfigError: the data are not those it was drawn from.
+        """
+        prompt = self.streams[ticket.domain].prompt_at(ticket.position)
+        if prompt.id != ticket.prompt_id:
+            raise ConfigError(
+                f"domains.{ticket.domain}.data has prompt '{prompt.id}' where '{ticket.prompt_id}' was drawn; resume "
+                "with the same data and order"
+            )
+        return prompt
+
     def metrics(self) -> dict[str, float]:
         """`data/left_out/<domain>/<reason>`: rows passed over so far; `data/epoch/<domain>`: passes over the rows."""
         flat = {f"data/epoch/{name}": float(stream.epoch) for name, stream in self.streams.items()}

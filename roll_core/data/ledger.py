@@ -10,7 +10,7 @@ trained, dropped or carried on.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -170,6 +170,18 @@ class Ledger:
         entry = self._move(ticket_id, TicketState.RUNNING)
         entry.attempt += 1
         return entry.attempt
+
+    def requeue(self, kept: Collection[int]) -> list[Ticket]:
+        """Put open tickets back to where they were drawn, except those whose rollouts were `kept`; returns them.
+
+        For a run that goes on from a checkpoint: their next rollout counts as a new attempt.
+        """
+        lost = [entry for entry in self.open_tickets if entry.ticket.id not in kept]
+        for entry in lost:
+            if entry.state is TicketState.ADMITTED:
+                self._totals[entry.ticket.domain].admitted -= 1
+            entry.state = TicketState.DRAWN
+        return [entry.ticket for entry in lost]
 
     def score(self, ticket_id: int, attempt: int | None = None) -> None:
         """All rollouts of the ticket's group are scored.

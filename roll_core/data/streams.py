@@ -80,6 +80,17 @@ class DomainStream:
         self._position += 1
         return drawn
 
+    def prompt_at(self, position: int) -> Prompt:
+        """The prompt that was drawn at a position.
+
+        Raises:
+            ConfigError: its row is left out now, hence the data are not those it was drawn from.
+        """
+        prompt = self.builder.build(self._row(position))
+        if prompt is None:
+            raise ConfigError(f"domains.{self.domain}.data: position {position}, drawn before, is no usable row now")
+        return prompt
+
     def state_dict(self) -> dict[str, Any]:
         """Where the stream stands (JSON)."""
         self._advance()

@@ -5,18 +5,26 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Protocol
 
 import numpy as np
 
-from roll_core.contracts import RolloutBackend
 from roll_core.types import AnyArray, Completion, GenerateRequest, Prompt, Rollout, SamplingParams, Segment, Ticket
 
 Decode = Callable[[Sequence[int]], str]
 """Token ids to text, special tokens left out."""
 
 
+class Generator(Protocol):
+    """A rollout backend, or the gate before one."""
+
+    async def generate(self, request: GenerateRequest) -> Completion:
+        """One continuation."""
+        ...
+
+
 async def single_turn(
-    backend: RolloutBackend,
+    backend: Generator,
     decode: Decode,
     *,
     ticket: Ticket,

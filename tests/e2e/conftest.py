@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,10 @@ from roll_core.assembly import Assembly
 from roll_core.config.load import load_config
 from roll_core.plugin.host import Host
 from roll_core.testing.tiny import make_tiny_model
+
+HERE = str(Path(__file__).parent)
+if HERE not in sys.path:
+    sys.path.insert(0, HERE)
 
 LETTERS = "abcdefgh"
 

@@ -13,9 +13,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 import yaml
+from run_files import rows_of, tokens_of, weights_of
 
 import roll_core as roll
 from roll_core.errors import BackendError, CheckpointError, ConfigError, DataError, PluginError
@@ -23,32 +23,11 @@ from roll_core.evaluation import Evaluator
 from roll_core.rollout.scheduler import RolloutScheduler
 from roll_core.types import RolloutGroup
 
-CLOCK = ("time/",)
 PPO = {"algorithm": {"advantage": "gae", "kl": {"coef": 0.01, "adaptive": {"target": 0.1, "horizon": 100}}}}
 GRPO = {
     "filters": ["informative_groups"],
     "batch": {"prompts": 4, "group_size": 4, "max_prompt_tokens": 32, "mini_batches": 2},
 }
-
-
-def timeless(row: dict[str, Any]) -> dict[str, Any]:
-    return {k: v for k, v in row.items() if not k.startswith(CLOCK)}
-
-
-def rows_of(folder: Path) -> list[dict[str, Any]]:
-    return [timeless(json.loads(line)) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-
-
-def tokens_of(folder: Path) -> list[list[int]]:
-    files = sorted((folder / "rollouts").glob("*.parquet"))
-    return [row for file in files for row in pq.read_table(file, columns=["token_ids"])["token_ids"].to_pylist()]
-
-
-def weights_of(folder: Path) -> dict[str, bytes]:
-    newest = sorted((folder / "checkpoints").iterdir())[-1]
-    files = (newest / "strategy").rglob("*.safetensors")
-    return {str(f.relative_to(newest)): f.read_bytes() for f in files}
-
 
 LORA = {"lora": {"rank": 4, "alpha": 8, "dropout": 0.1}}
 

@@ -23,6 +23,8 @@ EVAL = "    eval_data: test.jsonl\n"
         ("eval: {samples: 4}", "eval.samples", "add domains.<name>.eval_data"),
         ("eval: {every: 5}", "eval.every", "add domains.<name>.eval_data"),
         ("rollout: {early_stop: true}", "rollout.early_stop", "add filters"),
+        ("rollout: {max_staleness: 2}", "rollout.max_staleness", "set rollout.mode: async"),
+        ("rollout: {mode: one_step, max_staleness: 2}", "rollout.max_staleness", "rollout.mode is 'one_step'"),
         ("scoring: {workers: 0, timeout_s: 3}", "scoring.timeout_s", "set scoring.workers to 1 or more"),
     ],
 )
@@ -44,6 +46,7 @@ def test_keys_without_effect_are_errors(fail, small, extra, place, advice):
         "algorithm: {correction: {kind: token_tis, high: 3}}",
         "algorithm: {overlong: {buffer: 8, penalty: 2}}",
         "algorithm: {advantage: gae}\ncritic: {value_clip: 0.1}",
+        "rollout: {mode: async, max_staleness: 2}",
         "eval: {every: 0, at_start: false, at_end: false, greedy: false}",
         "scoring: {workers: 1, timeout_s: 3}",
         "scoring: {workers: 0}",

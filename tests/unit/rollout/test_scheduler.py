@@ -10,6 +10,7 @@ import pytest
 
 from roll_core.data import Ledger
 from roll_core.errors import BackendError, StarvationError
+from roll_core.rollout.groups import GroupRunner
 from roll_core.rollout.scheduler import RolloutScheduler
 from roll_core.testing.fakes import FakeBackend
 from roll_core.types import (
@@ -73,29 +74,30 @@ class Prompts:
     def __init__(self, limit: int = 1000) -> None:
         self.next, self.limit = 0, limit
 
-    def __call__(self, count: int, step: int) -> list[tuple[Ticket, Prompt]]:
+    def draw(self, count: int, step: int) -> list[tuple[Ticket, Prompt]]:
         drawn = []
         while len(drawn) < count and self.next < self.limit:
             ticket = Ticket(self.next, "d", f"p{self.next}", self.next)
-            drawn.append((ticket, Prompt(ticket.prompt_id, "d", text="x", token_ids=(5, 6, 7))))
+            drawn.append((ticket, self.prompt_of(ticket)))
             self.next += 1
         return drawn
 
+    def prompt_of(self, ticket: Ticket) -> Prompt:
+        return Prompt(ticket.prompt_id, "d", text="x", token_ids=(5, 6, 7))
 
-def scheduler(script: Any, **options: Any) -> RolloutScheduler:
+
+def scheduler(script: Any, *, draw: Prompts | None = None, max_draws: int = 32, **options: Any) -> RolloutScheduler:
     defaults: dict[str, Any] = {
         "backend": FakeBackend(script, delays=(3, 0, 1)),
         "scoring": ParityScoring(),
         "books": Ledger(["d"]),
-        "draw": Prompts(),
         "decode": lambda ids: " ".join(map(str, ids)),
         "filters": [],
         "sampling": {"d": SAMPLING},
         "group_size": 4,
         "seed_of": lambda ticket, index, attempt: ticket.id * 100 + index,
-        "max_draws": 32,
     }
-    return RolloutScheduler(**(defaults | options))
+    return RolloutScheduler(GroupRunner(**(defaults | options)), draw or Prompts(), max_draws)
 
 
 def by_sample(request: GenerateRequest) -> list[int]:
