@@ -16,6 +16,7 @@ from roll_core.types.arrays import AnyArray, BoolArray, FloatArray, IndexArray, 
 from roll_core.types.batch import AdvantageInputs, Advantages, Batch, batch_of
 from roll_core.types.generation import Completion, FinishReason, GenerateRequest, PolicyRef, SamplingParams, VersionRun
 from roll_core.types.prompt import MediaRef, Message, Prompt, Ticket
+from roll_core.types.response import without_thinking
 from roll_core.types.rollout import ColumnSpec, Level, RewardRecord, Rollout, RolloutGroup, Segment
 from roll_core.types.verdict import Status, Verdict
 
@@ -47,4 +48,5 @@ __all__ = [
     "Verdict",
     "VersionRun",
     "batch_of",
+    "without_thinking",
 ]

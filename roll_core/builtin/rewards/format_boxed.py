@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from roll_core.types import RolloutGroup
+from roll_core.types import RolloutGroup, without_thinking
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +17,7 @@ class FormatBoxed:
 
 
 def _has_box(response: str) -> bool:
-    text = response.rpartition("</think>")[2]
+    text = without_thinking(response)
     start = text.find("\\boxed{")
     while start >= 0:
         begin = start + len("\\boxed{")

@@ -8,8 +8,6 @@ import unicodedata
 MAX_RESPONSE_CHARS = 200_000
 """Only this much of the end of a response is searched for an answer."""
 
-_CLOSING = re.compile(r"</(?:think|thinking|thought)>", re.IGNORECASE)
-_OPENING = re.compile(r"<(?:think|thinking|thought)>", re.IGNORECASE)
 _INVISIBLE = re.compile("[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff]")
 _WIDE = re.compile("[\u00a0\u3000\uff01-\uff5e\u2460-\u24ff\U0001d400-\U0001d7ff\U0001f110-\U0001f149]+")
 """Full-width, circled, bracketed and mathematical letters and digits; superscripts keep their meaning and stay."""
@@ -21,14 +19,6 @@ _DELIMITERS = re.compile(r"\*\*|__|`|\$|\\[()\[\]]")
 _BLANKS = re.compile(r"\s+")
 _EDGES = " \t\r\n*_#>\"'“”‘’«»「」"
 _TRAILING = _EDGES + ".,;:。，；：\\"
-
-
-def after_thinking(text: str) -> str:
-    """What follows the last closed thinking; thinking that was opened and never closed leaves nothing."""
-    end = 0
-    for match in _CLOSING.finditer(text):
-        end = match.end()
-    return "" if _OPENING.search(text, end) else text[end:]
 
 
 def clean(text: str) -> str:

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from roll_core.types import Prompt, Rollout, Verdict
+from roll_core.types import Prompt, Rollout, Verdict, without_thinking
 from roll_verifier_choice.commit import Extract, commitment, given_answer
 from roll_verifier_choice.options import MAX_OPTIONS, Options
 from roll_verifier_choice.reference import BadReferenceError, Gold, read_reference
 from roll_verifier_choice.slot import Slot
-from roll_verifier_choice.text import after_thinking, clean
+from roll_verifier_choice.text import clean
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class ChoiceVerifier:
             )
         except BadReferenceError as error:
             return Verdict.undecided(str(error), detail="bad_reference")
-        text = clean(after_thinking(response))
+        text = clean(without_thinking(response))
         if not any(character.isalnum() for character in text):
             return Verdict.invalid("the response holds no answer", detail="no_answer")
         return _verdict(gold, self._find(text, gold.options))

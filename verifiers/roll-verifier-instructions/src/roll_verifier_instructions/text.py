@@ -6,6 +6,8 @@ import re
 import unicodedata
 from functools import lru_cache
 
+from roll_core.types import without_thinking
+
 _INVISIBLE = re.compile("[\u00ad\u034f\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff]")
 """Characters that show nothing; the joiners U+200C and U+200D are kept, since Persian and Indic spelling needs them."""
 _JOINERS = re.compile("[\u200c\u200d]")
@@ -59,7 +61,7 @@ def clean(response: str) -> str:
 
     Line ends become newlines, and letters their composed form (NFC).
     """
-    text = response.rpartition("</think>")[2].partition("<think>")[0]
+    text = without_thinking(response)
     text = _INVISIBLE.sub("", text).replace("\r\n", "\n").replace("\r", "\n")
     return unicodedata.normalize("NFC", text)
 

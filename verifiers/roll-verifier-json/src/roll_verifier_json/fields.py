@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from roll_core.types import Prompt, Rollout, Verdict
+from roll_core.types import Prompt, Rollout, Verdict, without_thinking
 from roll_verifier_json.find import NoObjectError, find_object
 
 
@@ -58,7 +58,7 @@ class JsonFieldsVerifier:
             reason = f"the reference is no mapping of fields: {reference!r:.100}"
             return Verdict.undecided(reason, detail="bad_reference")
         try:
-            given = find_object(_after_thinking(response), strict=self.strict)
+            given = find_object(without_thinking(response), strict=self.strict)
         except NoObjectError as error:
             return Verdict.invalid(str(error), detail="no_object")
         return self._judge(gold, given)
@@ -120,8 +120,3 @@ def _reference_fields(reference: Any) -> Mapping[str, Any] | None:
         except NoObjectError:
             return None
     return reference if isinstance(reference, Mapping) else None
-
-
-def _after_thinking(text: str) -> str:
-    """The text behind closed thinking; nothing of thinking that never ended."""
-    return text.rpartition("</think>")[2].partition("<think>")[0]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from roll_core.types import Prompt, Rollout, Verdict
+from roll_core.types import Prompt, Rollout, Verdict, without_thinking
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class WordLimitVerifier:
                 f"the reference must be {{'max_words': n, 'min_words': m}} with 0 <= m <= n, got {reference!r:.100}"
             )
             return Verdict.undecided(reason, detail="bad_reference")
-        words = response.rpartition("</think>")[2].partition("<think>")[0].split()
+        words = without_thinking(response).split()
         if not any(character.isalnum() for word in words for character in word):
             return Verdict.invalid("the response holds no words", detail="empty")
         count = len(words)

@@ -8,7 +8,7 @@ from typing import Literal
 
 from roll_verifier_judge.answers import commits_to, is_exact, is_hedging, is_same
 from roll_verifier_judge.fillers import AROUND, OPENERS, WIDE
-from roll_verifier_judge.text import fold, without_invisible, without_thinking
+from roll_verifier_judge.text import final_text, fold, without_invisible
 
 Finding = Literal["empty_after_normalisation", "nothing_outside_thinking", "content_free", "hedging", "exact"]
 
@@ -24,7 +24,7 @@ _NUMBERED_STEP = re.compile(
 
 def answer_text(response: str) -> str:
     """The response as it is judged: without thinking, invisible characters and blank edges."""
-    return without_invisible(without_thinking(response)).strip()
+    return without_invisible(final_text(response)).strip()
 
 
 def precheck(response: str, reference: str | None, *, exact: bool, hedging: bool) -> Finding | None:

@@ -5,18 +5,14 @@ from __future__ import annotations
 import re
 import unicodedata
 
+from roll_core.types import without_thinking
+
 _TOKEN = re.compile(r"<\|[^|<>\n]{0,64}\|>|</?s>|<(?:bos|eos|pad|end_of_turn|start_of_turn)>|\[/?INST\]")
 _END_OF_TURN = re.compile(
     r"<\|(?:im_end|eot_id|eom_id|endoftext|end_of_text|end▁of▁sentence|return)\|>|</s>|<end_of_turn>|<eos>"
 )
 _FINAL_CHANNEL = re.compile(r"<\|channel\|>\s*final\s*(?:<\|message\|>)?", re.IGNORECASE)
 _OTHER_CHANNEL = re.compile(r"<\|channel\|>", re.IGNORECASE)
-_THINK_OPEN = re.compile(
-    r"<\s*(?:seed:)?think(?:ing)?\s*>|\[THINK\]|◁\s*think\s*▷|<\|begin_of_thought\|>", re.IGNORECASE
-)
-_THINK_CLOSE = re.compile(
-    r"<\s*/\s*(?:seed:)?think(?:ing)?\s*>|\[/THINK\]|◁\s*/\s*think\s*▷|<\|end_of_thought\|>", re.IGNORECASE
-)
 _LINE_ENDS = re.compile("\r\n?|[\u0085\u2028\u2029\v\f]")
 _ALL_QUOTED = re.compile("[\"“'‘`]([^\"“”'‘’`\n]*)[\"”'’`]")
 _LINE_BREAK = re.compile(r"<br\s*/?>", re.IGNORECASE)
@@ -25,21 +21,14 @@ _VARIATION_SELECTORS = range(0xFE00, 0xFE10)
 _MINUS_SIGNS = str.maketrans({"\u2212": "-", "\u2012": "-", "\u2010": "-", "\u2011": "-"})
 
 
-def without_thinking(text: str) -> str:
-    """What is left outside the model's thinking; empty when it never came out of it.
-
-    Everything up to the last closing mark is thinking, whether its opening mark is there (chat templates often write
-    it) or not. An opening mark without its closing one leaves nothing.
-    """
+def final_text(text: str) -> str:
+    """What a model wrote for its reader: its final channel, where it has channels, and that without thinking."""
     finals = list(_FINAL_CHANNEL.finditer(text))
     if finals:
         text = text[finals[-1].end() :]
     elif _OTHER_CHANNEL.search(text):
         return ""
-    closes = list(_THINK_CLOSE.finditer(text))
-    if closes:
-        text = text[closes[-1].end() :]
-    return "" if _THINK_OPEN.search(text) else text
+    return without_thinking(text)
 
 
 def without_invisible(text: str) -> str:
@@ -66,7 +55,7 @@ def clean_reply(raw: str) -> str:
     What follows an end-of-turn token was not said by the judge in its turn and is left out.
     """
     text = without_invisible(unicodedata.normalize("NFKC", raw)).translate(_MINUS_SIGNS)
-    text = without_thinking(text)
+    text = final_text(text)
     for end in _END_OF_TURN.finditer(text):
         if text[: end.start()].strip():
             text = text[: end.start()]

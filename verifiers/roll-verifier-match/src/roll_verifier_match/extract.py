@@ -6,10 +6,10 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
+from roll_core.types import without_thinking
+
 Extract = Literal["whole", "raw", "last_line", "tag", "boxed"]
 
-_CLOSING = re.compile(r"</(?:think|thinking|thought)>", re.IGNORECASE)
-_OPENING = re.compile(r"<(?:think|thinking|thought)>", re.IGNORECASE)
 _BOX = re.compile(r"\\(?:boxed|fbox)\s*\{")
 _BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
 _TAG = re.compile(r"</?answer>", re.IGNORECASE)
@@ -28,20 +28,12 @@ class Extraction:
 
 def extract(response: str, mode: Extract) -> Extraction:
     """Find what is to be compared. Thinking counts only in "raw"; elsewhere one that was not closed leaves nothing."""
-    text = response if mode == "raw" else after_thinking(response)
+    text = response if mode == "raw" else without_thinking(response)
     if mode in ("whole", "raw"):
         return Extraction(text)
     if mode == "last_line":
         return Extraction(text.rstrip().rpartition("\n")[2])
     return _last_of_row(text, _tags(text) if mode == "tag" else _boxes(text))
-
-
-def after_thinking(text: str) -> str:
-    """What follows the last closed thinking."""
-    end = 0
-    for match in _CLOSING.finditer(text):
-        end = match.end()
-    return "" if _OPENING.search(text, end) else text[end:]
 
 
 @dataclass(frozen=True, slots=True)

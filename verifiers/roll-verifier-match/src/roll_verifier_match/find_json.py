@@ -6,7 +6,7 @@ import json
 import re
 from typing import Any, Literal
 
-from roll_verifier_match.extract import after_thinking
+from roll_core.types import without_thinking
 
 Find = Literal["strict", "fenced", "first"]
 
@@ -37,7 +37,7 @@ def find_json(response: str, how: Find, *, opening: str, max_chars: int) -> Any:
         NoJsonError: there is none ("no_json"), it is broken ("broken_json", "duplicate_key", "bad_number"), or beyond
             the limits ("too_long", "too_deep").
     """
-    text = after_thinking(response)
+    text = without_thinking(response)
     if len(text) > max_chars:
         raise NoJsonError("too_long", f"{len(text)} characters, at most {max_chars}")
     if not text.strip():

@@ -10,8 +10,6 @@ from typing import Any
 from roll_core.types import Prompt
 from roll_verifier_reward_model.settings import Overflow
 
-_CLOSING = re.compile(r"</(?:think|thinking|thought)>", re.IGNORECASE)
-_OPENING = re.compile(r"<(?:think|thinking|thought)>", re.IGNORECASE)
 _ATTEMPTS = 8
 """Cuts tried until a truncated response fits; a cut in the middle of a character may cost tokens."""
 
@@ -63,14 +61,6 @@ def messages_of(prompt: Prompt | None, reference: Any) -> tuple[Mapping[str, Any
 
 def _is_message(value: Any) -> bool:
     return isinstance(value, Mapping) and "role" in value and "content" in value
-
-
-def after_thinking(text: str) -> str:
-    """What follows the last closed thinking; thinking that was opened and never closed leaves nothing."""
-    end = 0
-    for match in _CLOSING.finditer(text):
-        end = match.end()
-    return "" if _OPENING.search(text, end) else text[end:]
 
 
 class Encoder:

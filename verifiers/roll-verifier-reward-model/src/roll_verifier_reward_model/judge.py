@@ -7,8 +7,8 @@ import threading
 from collections.abc import Sequence
 
 from roll_core.errors import BackendError
-from roll_core.types import Verdict
-from roll_verifier_reward_model.inputs import Encoded, Encoder, PromptError, ResponseTooLongError, after_thinking
+from roll_core.types import Verdict, without_thinking
+from roll_verifier_reward_model.inputs import Encoded, Encoder, PromptError, ResponseTooLongError
 from roll_verifier_reward_model.model import RewardModel
 from roll_verifier_reward_model.settings import Settings, to_score
 from roll_verifier_reward_model.worker import Request
@@ -64,7 +64,7 @@ class BatchJudge:
 
     def _read(self, encoder: Encoder, request: Request) -> Encoded | Verdict:
         settings = self._settings
-        text = after_thinking(request.response) if settings.strip_thinking else request.response
+        text = without_thinking(request.response) if settings.strip_thinking else request.response
         if not text.strip():
             return Verdict.invalid("the response is empty", detail="no_answer")
         if len(text) > settings.max_chars and settings.overflow == "refuse":

@@ -1,0 +1,28 @@
+"""What counts of a response: the part outside the model's thinking."""
+
+from __future__ import annotations
+
+import re
+
+_HINT = re.compile(r"think|thought", re.IGNORECASE)
+_OPEN = re.compile(
+    r"<\s*(?:seed:)?(?:think|thinking|thought)\s*>|\[THINK\]|◁\s*think\s*▷|<\|begin_of_thought\|>", re.IGNORECASE
+)
+_CLOSE = re.compile(
+    r"<\s*/\s*(?:seed:)?(?:think|thinking|thought)\s*>|\[/THINK\]|◁\s*/\s*think\s*▷|<\|end_of_thought\|>",
+    re.IGNORECASE,
+)
+
+
+def without_thinking(response: str) -> str:
+    """The text behind the last closing mark of thinking; empty when thinking was opened after it and never closed.
+
+    An opening mark need not be there: chat templates often write it themselves. Marks: `<think>` (also `<thinking>`,
+    `<thought>`, `<seed:think>`), `[THINK]`, `◁think▷`, `<|begin_of_thought|>`, in any letter case.
+    """
+    if _HINT.search(response) is None:
+        return response
+    end = 0
+    for match in _CLOSE.finditer(response):
+        end = match.end()
+    return "" if _OPEN.search(response, end) else response[end:]
