@@ -13,6 +13,10 @@ LEVELS: tuple[Level, ...] = ("ns", "landlock", "seccomp")
 """Strongest first."""
 
 
+_LARGEST_LIMIT = 1 << 30
+"""Beyond any machine, and small enough for the kernel's arithmetic in bytes."""
+
+
 class SandboxError(RuntimeError):
     """The jail itself failed (it could not be set up, or its zygote died). Never the program's doing."""
 
@@ -37,6 +41,18 @@ class Limits:
     """Processes and threads."""
     disk_mb: int = 64
     """Bytes in the scratch folder, in MiB."""
+
+    def __post_init__(self) -> None:
+        for name, value, least in (
+            ("cpu_s", self.cpu_s, 0.001),
+            ("wall_s", self.wall, 0.001),
+            ("memory_mb", self.memory_mb, 1),
+            ("output_kb", self.output_kb, 0),
+            ("processes", self.processes, 1),
+            ("disk_mb", self.disk_mb, 0),
+        ):
+            if not least <= value <= _LARGEST_LIMIT:
+                raise ValueError(f"the limit {name} of a run must be from {least} to {_LARGEST_LIMIT}, not {value}")
 
     @property
     def wall(self) -> float:
