@@ -41,7 +41,7 @@ class Finding:
 @click.pass_context
 def doctor(context: click.Context, probe: bool, folder: Path, as_json: bool) -> None:
     """Check versions, devices, plugins and disk. Exits 1 when something is broken."""
-    findings = [*_versions(), *_plugins(context), *_disk(folder), *_devices(probe)]
+    findings = [*_versions(), *_plugins(context), *_disk(folder), *_sandbox(), *_devices(probe)]
     if as_json:
         click.echo(json.dumps([asdict(f) for f in findings], indent=2))
     else:
@@ -90,6 +90,21 @@ def _disk(folder: Path) -> Iterator[Finding]:
     yield Finding("disk", "ok" if free >= MIN_FREE_GIB else "warn", f"{free:.1f} GiB free at {existing}")
     if not os.access(existing, os.W_OK):
         yield Finding("disk", "fail", f"{existing} is not writable")
+
+
+def _sandbox() -> Iterator[Finding]:
+    """Which levels of the jail hold here, each tried with live attacks."""
+    from roll_core.sandbox import probe
+
+    levels = probe()
+    holding = [level for level, problem in levels.items() if problem is None]
+    if holding:
+        yield Finding("sandbox", "ok", f"model-written code runs at level {holding[0]}; {', '.join(holding)} hold")
+    else:
+        yield Finding("sandbox", "warn", "no level of the jail holds here: model-written code is refused")
+    for level, problem in levels.items():
+        if problem is not None:
+            yield Finding("sandbox", "warn", f"{level}: {problem}")
 
 
 def _devices(probe: bool) -> Iterator[Finding]:
