@@ -106,7 +106,9 @@ class Verifier(Protocol):
     Never raises on text; what the policy does is scored, what the machinery does is not (see `Status`).
 
     Optional: `prepare()` gets ready what a first verdict would wait for (a model, a jail), once per process and before
-    the run; what it raises stops the run. `close()` lets go of it. Both async when `verify` is.
+    the run; what it raises stops the run. `close()` lets go of it. Both async when `verify` is. `deadline_s` (seconds,
+    or None) says how long one verdict may honestly take, where that can be more than the caller's own deadline: a
+    verdict that is cut off has no score, and a policy must not be able to bring that about.
     """
 
     def verify(

@@ -225,7 +225,8 @@ class ScoringConfig(Strict):
     workers: NonNegativeInt = 2
     """Worker processes; 0 verifies inside the driver, without a deadline that can be enforced."""
     timeout_s: Annotated[float, Field(gt=0)] = 10.0
-    """Hard deadline of one verdict; the worker is killed and replaced."""
+    """Hard deadline of one verdict; the worker is killed and replaced. A verifier that may honestly take longer (code,
+    judges) says so itself."""
     alarm_rate: Annotated[float, Field(ge=0, le=1)] = 0.05
     """Warn when more than this share of a step's rollouts stays without a score."""
 

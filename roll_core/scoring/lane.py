@@ -26,6 +26,10 @@ class Limits:
     verdict_s: float
     start_s: float
 
+    def of_verdict(self, own_s: float | None) -> float:
+        """The deadline of a verifier that asks for `own_s` seconds."""
+        return self.verdict_s if own_s is None else max(self.verdict_s, own_s)
+
 
 @dataclass(slots=True, eq=False)
 class Job:
@@ -60,6 +64,7 @@ class Lane:
         self._limits = limits
         self._worker: ProcessWorker | ThreadWorker | None = None
         self._built: dict[str, str] = {}
+        self._deadlines: dict[str, float] = {}
         self._aborted = False
         self._thread: threading.Thread | None = None
         self.replaced = 0
@@ -109,12 +114,13 @@ class Lane:
         try:
             self._build(request.key)
             started = time.perf_counter()
-            reply = self._ready_worker().request("verify", request, self._limits.verdict_s)
+            limit_s = self._deadlines[request.key]
+            reply = self._ready_worker().request("verify", request, limit_s)
             return decode(reply).stamped(verifier=spec.name, version=spec.version, seconds=reply["seconds"])
         except ComponentError as error:
             verdict = Verdict.error(str(error), detail="build_failed")
         except TimeoutError:
-            verdict = Verdict.error(f"no verdict within {self._limits.verdict_s:g} s", detail="timeout")
+            verdict = Verdict.error(f"no verdict within {self._deadlines[request.key]:g} s", detail="timeout")
         except WorkerLostError as error:
             verdict = Verdict.error(str(error), detail="closed" if self._aborted else "crashed")
         except Exception as error:
@@ -148,6 +154,7 @@ class Lane:
             if reply["trace"]:
                 failure.add_note(f"in the worker:\n{reply['trace']}")
             raise failure
+        self._deadlines[key] = self._limits.of_verdict(reply.get("deadline_s"))
         self._built[key] = str(reply["kind"])
         return self._built[key]
 

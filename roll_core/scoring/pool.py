@@ -17,7 +17,7 @@ from weakref import WeakKeyDictionary
 
 from roll_core.errors import ComponentError, unknown_name
 from roll_core.scoring.lane import Job, Lane, Limits
-from roll_core.scoring.serve import VerifierSpec, VerifyRequest, checked, describe
+from roll_core.scoring.serve import VerifierSpec, VerifyRequest, checked, deadline_of, describe
 from roll_core.scoring.workers import ProcessWorker, ThreadWorker
 from roll_core.types import Prompt, Rollout, Verdict
 
@@ -38,7 +38,8 @@ class VerifierPool:
     Args:
         specs: how each verifier is built, by the key that `verify` is called with (usually the domain).
         workers: number of child processes.
-        timeout_s: deadline of one verdict in seconds, from its start (waiting for a free worker apart).
+        timeout_s: deadline of one verdict in seconds, from its start (waiting for a free worker apart); a verifier
+            whose own `deadline_s` is longer gets that.
         start_timeout_s: how long a worker may take to start, or a verifier to be built, in seconds.
         concurrency: verdicts of async verifiers under way at once.
         memory_gib: limit of a worker's private memory; None sets none.
@@ -243,18 +244,20 @@ class VerifierPool:
 
     async def _await_verdict(self, request: VerifyRequest) -> Verdict:
         """Run an async verifier; one that ignores its cancellation is left behind, not waited for."""
-        task = asyncio.create_task(_call(self._async[request.key], request))
+        verifier = self._async[request.key]
+        limit_s = self._limits.of_verdict(deadline_of(verifier))
+        task = asyncio.create_task(_call(verifier, request))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         try:
-            done, _ = await asyncio.wait({task}, timeout=self._limits.verdict_s)
+            done, _ = await asyncio.wait({task}, timeout=limit_s)
         except asyncio.CancelledError:
             task.cancel()
             raise
         if not done:
             task.cancel()
-            logger.warning("verifier '%s' overran %g s", self._specs[request.key].name, self._limits.verdict_s)
-            return Verdict.error(f"no verdict within {self._limits.verdict_s:g} s", detail="timeout")
+            logger.warning("verifier '%s' overran %g s", self._specs[request.key].name, limit_s)
+            return Verdict.error(f"no verdict within {limit_s:g} s", detail="timeout")
         return _closed() if task.cancelled() else task.result()
 
 

@@ -74,7 +74,8 @@ class Bench:
     def build(self, key: str) -> dict[str, Any]:
         """Build a verifier; reply `{"kind": ...}`, or `{"failed": text, "trace": text}`.
 
-        The kind is "sync", "async", or "local" when its definition lies in the driver's main script or session.
+        The kind is "sync", "async", or "local" when its definition lies in the driver's main script or session; beside
+        it, the verifier's own `deadline_s` (None where it has none).
         """
         try:
             verifier = self._built[key] if key in self._built else self._builders[key]()
@@ -88,7 +89,7 @@ class Bench:
                 return {"kind": "local"}
             return {"failed": describe(error), "trace": traceback.format_exc()}
         self._built[key] = verifier
-        return {"kind": kind}
+        return {"kind": kind, "deadline_s": deadline_of(verifier)}
 
     def verify(self, request: VerifyRequest) -> dict[str, Any]:
         """Judge; reply with the fields of a verdict, whatever the verifier does."""
@@ -113,6 +114,12 @@ class Bench:
 def is_async(verifier: Any) -> bool:
     """Whether a verifier runs in an event loop, many verdicts at once."""
     return inspect.iscoroutinefunction(verifier.verify) or bool(getattr(verifier, "is_async", False))
+
+
+def deadline_of(verifier: Any) -> float | None:
+    """Seconds that one verdict may honestly take, where the verifier says so."""
+    own = getattr(verifier, "deadline_s", None)
+    return None if own is None else float(own)
 
 
 def checked(result: Any) -> Verdict:

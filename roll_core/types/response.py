@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 
-_HINT = re.compile(r"think|thought", re.IGNORECASE)
+_HINTS = ("think", "thought>", "_thought|>", "reasoning>")
 _OPEN = re.compile(
-    r"<\s*(?:seed:)?(?:think|thinking|thought)\s*>|\[THINK\]|◁\s*think\s*▷|<\|begin_of_thought\|>", re.IGNORECASE
+    r"<\s*(?:seed:)?(?:think|thinking|thought|reasoning)\s*>|\[THINK\]|◁\s*think\s*▷|<\|begin_of_thought\|>",
+    re.IGNORECASE,
 )
 _CLOSE = re.compile(
-    r"<\s*/\s*(?:seed:)?(?:think|thinking|thought)\s*>|\[/THINK\]|◁\s*/\s*think\s*▷|<\|end_of_thought\|>",
+    r"<\s*/\s*(?:seed:)?(?:think|thinking|thought|reasoning)\s*>|\[/THINK\]|◁\s*/\s*think\s*▷|<\|end_of_thought\|>",
     re.IGNORECASE,
 )
 
@@ -18,9 +19,10 @@ def without_thinking(response: str) -> str:
     """The text behind the last closing mark of thinking; empty when thinking was opened after it and never closed.
 
     An opening mark need not be there: chat templates often write it themselves. Marks: `<think>` (also `<thinking>`,
-    `<thought>`, `<seed:think>`), `[THINK]`, `◁think▷`, `<|begin_of_thought|>`, in any letter case.
+    `<thought>`, `<reasoning>`, `<seed:think>`), `[THINK]`, `◁think▷`, `<|begin_of_thought|>`, in any letter case.
     """
-    if _HINT.search(response) is None:
+    lower = response.lower()
+    if not any(hint in lower for hint in _HINTS):
         return response
     end = 0
     for match in _CLOSE.finditer(response):

@@ -207,7 +207,9 @@ def test_fences_run(page: Path, tiny_model: Path, tmp_path: Path, monkeypatch: p
 def test_fences_have_a_known_language_and_commands_a_reason_not_to_run(page: Path) -> None:
     for fence in fences(page):
         assert fence.language in LANGUAGES, f"{fence}: '{fence.language}'"
-        assert fence.language != "bash" or "roll " not in re.sub(r"#.*", "", fence.text), f"{fence}: use a console fence"
+        assert fence.language != "bash" or "roll " not in re.sub(r"#.*", "", fence.text), (
+            f"{fence}: use a console fence"
+        )
         if fence.language == "console":
             assert commands(fence), f"{fence}: no line begins with '$ '"
             assert fence.mark == "not run" or all(c.startswith("roll ") for c in commands(fence)), fence

@@ -15,8 +15,8 @@ from roll_core.testing.golden import Judged, judge_rows, read_golden
 ROOT = Path(__file__).parents[2]
 READMES = sorted(ROOT.glob("verifiers/*/README.md"))
 HOST = Host.discover(enforce=False)
-WITHOUT_TRUTH = {"reward_model"}
-"""Verifiers whose verdicts no table can label."""
+WITHOUT_TRUTH = {"reward_model", "pairwise_judge"}
+"""Verifiers whose verdicts no table can label: a model decides each of them."""
 
 
 @cache

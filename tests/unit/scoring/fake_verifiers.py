@@ -98,6 +98,26 @@ class Host:
         self.log.append("closed")
 
 
+class Patient:
+    """Says that a verdict may take longer than the pool's deadline."""
+
+    deadline_s = 30.0
+
+    def verify(self, response: str, reference: Any, *, prompt=None, rollout=None, **options: Any) -> Any:
+        time.sleep(1.2)
+        return Verdict.correct()
+
+
+class PatientAsync:
+    """The same, async."""
+
+    deadline_s = 30.0
+
+    async def verify(self, response: str, reference: Any, *, prompt=None, rollout=None, **options: Any) -> Any:
+        await asyncio.sleep(1.2)
+        return Verdict.correct()
+
+
 class Unready:
     """Says at the start that it cannot work here."""
 

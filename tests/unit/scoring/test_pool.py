@@ -387,3 +387,9 @@ def test_an_async_verifier_is_ready_before_the_first_verdict_and_closed_after_th
 def test_a_verifier_that_cannot_get_ready_stops_the_start(name, text, workers):
     with pytest.raises(ComponentError, match=text):
         run(["a"], workers, k=Spec(name))
+
+
+@pytest.mark.parametrize("name", ["Patient", "PatientAsync"])
+def test_a_verifier_that_may_honestly_take_longer_gets_its_own_deadline(name):
+    (verdict,) = run(["a"], k=Spec(name))
+    assert verdict.status is Status.CORRECT and verdict.seconds > DEADLINE_S

@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+import json
+import re
 import time
 from fractions import Fraction
+from importlib.resources import files
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -119,6 +122,43 @@ def test_never_raises_on_text(text):
     MathVerifier(form="answer").verify("5", text)
 
 
+TOKENS = re.compile(r"\\[A-Za-z]+|\d+|[A-Za-z]+|\s+|.", re.DOTALL)
+ROWS = [json.loads(line) for line in (files("roll_verifier_math") / "golden.jsonl").read_text("utf-8").splitlines()]
+TEXTS = sorted({text for row in ROWS for text in (row["reference"], row["response"]) if 0 < len(text) < 120})
+SIMPLE = [
+    "5",
+    "x",
+    "(1,2)",
+    "x>3",
+    "\\{1,2\\}",
+    "x=5",
+    "\\text{yes}",
+    "B",
+    "5\\text{ cm}",
+    "x^2+C",
+    "\\sqrt{2}",
+    "O(n)",
+    "\\infty",
+    "12:30",
+    "101_2",
+    "x\\equiv 1\\pmod 3",
+    "50\\%",
+    "2+3i",
+    "\\begin{pmatrix}1\\\\2\\end{pmatrix}",
+    "July 4",
+]
+
+
+@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.sampled_from(TEXTS), st.sampled_from(TEXTS), st.integers(0, 40), st.integers(0, 40), st.sampled_from(SIMPLE))
+def test_whatever_an_answer_is_made_of_it_is_scored(one, two, cut, width, gold):
+    left, right = TOKENS.findall(one), TOKENS.findall(two)
+    text = "".join(left[:cut] + right[cut : cut + width] + left[cut:])
+    for verifier in (MathVerifier(form="answer", prove=False), MathVerifier(prove=False)):
+        assert verifier.verify(text, gold).status.is_scored
+        verifier.verify(gold, text)
+
+
 BOMBS = {
     "tower": "10^{10^{10}}",
     "plain tower": "9**9**9**9",
@@ -139,6 +179,17 @@ BOMBS = {
     "openings": "\\(" * 50_000,
     "tags": "<answer>" * 20_000,
     "megabyte": "answer is 1 " * 90_000,
+    "factorials": "+".join(f"{n}!" for n in range(4900, 5000)),
+    "binomials": "+".join(f"\\binom{{{n}}}{{{n // 2}}}" for n in range(4900, 4990)),
+    "functions": "f(" * 20 + "(a+b+c+d+e)^{9}" + ")" * 20,
+    "signs of both kinds": "\\pm" * 40 + "1",
+    "list of formulas": ",".join(f"\\sqrt{{{n}}}+\\sin{n}" for n in range(2, 52)),
+    "sines": "\\sin(" * 24 + "x" + ")" * 24,
+    "units": "5" + " cm" * 300,
+    "words": "five " * 390,
+    "spaces": "5" + " " * 1900 + "6",
+    "dots": "." * 1900,
+    "roots of roots": "\\sqrt{2+" * 40 + "2" + "}" * 40,
     "denominators": "+".join(f"\\frac{{1}}{{{n}^{{4000}}}}" for n in range(101, 130)),
 }
 
@@ -146,9 +197,9 @@ BOMBS = {
 @pytest.mark.parametrize("name", BOMBS)
 def test_time_is_bounded(name):
     judge("\\sqrt{2}", "2^{1/2}")  # libraries are loaded
-    started = time.perf_counter()
+    started = time.process_time()
     for gold in ("5", "\\sqrt{2}", "\\{1,\\sqrt{2}\\}"):
         assert MathVerifier(form="answer").verify(BOMBS[name], gold).score == 0.0
         assert MathVerifier().verify(BOMBS[name], gold).status.is_scored
-        MathVerifier(form="answer").verify(gold, BOMBS[name])
-    assert time.perf_counter() - started < 3.0
+        assert MathVerifier(form="answer").verify(gold, BOMBS[name]).score != 1.0
+    assert time.process_time() - started < 2.0

@@ -93,6 +93,11 @@ class JudgeVerifier:
         answer, _ = await asyncio.gather(self._asker.ask(request), controls)
         return _recorded(self.controls.withheld() or self._verdict(answer, task), answer.record)
 
+    @property
+    def deadline_s(self) -> float:
+        """Seconds one verdict may take, waiting for the endpoint included."""
+        return self.options.deadline_s
+
     async def close(self) -> None:
         """Close connections, or free the model; a later call opens them anew."""
         await self._asker.close()

@@ -122,6 +122,11 @@ class AskOptions(_Options):
     controls: Controls = Controls()
     """Known answers in every batch."""
 
+    @property
+    def deadline_s(self) -> float:
+        """Seconds one verdict may take: every attempt with one pause."""
+        return self.attempts * (self.limits.timeout_s + self.limits.max_wait_s)
+
     @model_validator(mode="after")
     def _check_endpoint(self) -> Self:
         if self.base_url is None and self.api_key_env is not None:

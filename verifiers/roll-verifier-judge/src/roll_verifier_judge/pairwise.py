@@ -81,6 +81,11 @@ class PairwiseVerifier:
         answers, _ = await asyncio.gather(both, controls)
         return _recorded(self.controls.withheld() or self._verdict(answers), answers[0].record)
 
+    @property
+    def deadline_s(self) -> float:
+        """Seconds one verdict may take, waiting for the endpoint included."""
+        return self.options.deadline_s
+
     async def close(self) -> None:
         """Close connections, or free the model; a later call opens them anew."""
         await self._asker.close()

@@ -12,6 +12,8 @@ CONFORMANCE = {
             ("\\boxed{(x+1)^2}", "x^2+2x+1"),
             ("\\boxed{x<3}", "(-\\infty,3)"),
             ("So the answer is (B).", "B"),
+            ("\\boxed{4 July 1776}", "\\text{July 4, 1776}"),
+            ("\\boxed{x\\equiv 10\\pmod 7}", "x\\equiv 3\\pmod 7"),
         ],
         wrong=[
             ("\\boxed{41}", "42"),
@@ -20,6 +22,10 @@ CONFORMANCE = {
             ("\\boxed{(x-1)^2}", "x^2+2x+1"),
             ("\\boxed{x\\le 3}", "(-\\infty,3)"),
             ("<think>\\boxed{42}</think> I cannot tell.", "42"),
+            ("The answer is not 42.", "42"),
+            ("\\boxed{42\\text{ kg}}", "42\\text{ g}"),
+            ("\\boxed{9^{9^{9^{9}}}}", "42"),
         ],
+        golden="golden.jsonl",
     )
 }

@@ -19,7 +19,7 @@ _NUMBER = re.compile(
 )
 
 
-def plain_number(text: str) -> Fraction | None:
+def plain_number(text: str) -> Fraction | int | None:
     r"""The value of "42", "-1,234.50", "3/4", "\frac{3}{4}" or one of them between dollars; None for anything else."""
     match = _NUMBER.fullmatch(text)
     if match is None:
@@ -35,7 +35,8 @@ def plain_number(text: str) -> Fraction | None:
     return _signed(match["sign"], int(integer), 10 ** len(digits or ""))
 
 
-def _signed(sign: str, numerator: int, denominator: int) -> Fraction | None:
+def _signed(sign: str, numerator: int, denominator: int) -> Fraction | int | None:
     if denominator == 0:
         return None
-    return Fraction(-numerator if sign == "-" else numerator, denominator)
+    signed = -numerator if sign == "-" else numerator
+    return signed if denominator == 1 else Fraction(signed, denominator)

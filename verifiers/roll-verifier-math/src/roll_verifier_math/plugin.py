@@ -14,6 +14,7 @@ def roll_register_verifiers() -> list[Component]:
             "math",
             "roll_verifier_math.verify:MathVerifier",
             summary="boxed or final answers, equal as mathematics",
+            permissions=frozenset({"subprocess"}),
             scope="worker",
         )
     ]

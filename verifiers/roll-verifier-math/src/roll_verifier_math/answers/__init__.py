@@ -1,0 +1,1 @@
+"""The final answer of a response."""

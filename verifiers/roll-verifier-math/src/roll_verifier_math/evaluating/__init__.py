@@ -1,0 +1,1 @@
+"""The values of formulas: exact, algebraic, numeric, proved."""
