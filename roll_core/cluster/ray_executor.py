@@ -1,0 +1,162 @@
+"""Worker groups as actors of a Ray cluster."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any, Self
+
+import ray
+
+from roll_core.cluster.deadlines import Deadlines
+from roll_core.cluster.devices import device_env
+from roll_core.cluster.errors import PlacementError
+from roll_core.cluster.group import WorkerGroup
+from roll_core.cluster.link import Boot
+from roll_core.cluster.local import shared
+from roll_core.cluster.proof import choice_of
+from roll_core.cluster.ray_link import RayLink, for_ray
+from roll_core.cluster.ray_nodes import Nodes, Places
+from roll_core.cluster.ray_worker import RayWorker
+from roll_core.cluster.reference import Clock, Reference, Transfers, pack
+from roll_core.cluster.spec import WorkerSpec
+from roll_core.plugin.host import Host
+
+_MANY = 100_000
+
+
+class RayExecutor:
+    """Starts actors in placement groups. Nothing is detached: everything ends with the driver.
+
+    Ranks of a process group share one placement group, packed onto as few machines as possible; replicas have one each
+    and may come up again on any machine with room. Actors never restart by themselves.
+
+    Args:
+        host: the driver's plugins, which every worker must have too; None proves versions only.
+        address: of a running cluster ("auto", "host:port"); None uses a Ray this process is connected to already, then
+            `RAY_ADDRESS`, then starts one on this machine.
+        logs: folder for what workers print and for their stacks, on each worker's machine under the same name (so a
+            shared file system gathers them); None keeps them in temporary folders until `close`.
+        placement_timeout_s: how long to wait for room in the cluster.
+    """
+
+    name = "ray"
+
+    def __init__(
+        self,
+        host: Host | None = None,
+        *,
+        address: str | None = None,
+        logs: Path | None = None,
+        placement_timeout_s: float = 60.0,
+    ) -> None:
+        self.transfers = Transfers()
+        self._host = host
+        self._plugins = choice_of(host)
+        self._own_logs = logs is None
+        self.logs = Path(tempfile.mkdtemp(prefix="roll-workers-")) if logs is None else logs
+        self._placement_timeout_s = placement_timeout_s
+        self._deadlines = Deadlines()
+        self._is_own_ray = not ray.is_initialized()
+        if self._is_own_ray:
+            options: dict[str, Any] = {} if address else {"include_dashboard": False}
+            ray.init(address=address, log_to_driver=False, logging_level=logging.WARNING, **options)
+        self._nodes = Nodes()
+        self._groups: dict[str, WorkerGroup] = {}
+        self._places: dict[str, Places] = {}
+
+    def start(self, spec: WorkerSpec, *, timeout_s: float) -> WorkerGroup:
+        """See `Executor.start`."""
+        if spec.role in self._groups:
+            raise PlacementError(f"role '{spec.role}' is running already; close its group first")
+        started: set[int] = set()
+        if not spec.share_with:
+            places = Places(spec, min(self._placement_timeout_s, timeout_s))
+            places.reserve()
+            self._places[spec.role] = places
+
+        def launch(index: int) -> RayLink:
+            if index in started and not spec.share_with:
+                self._places[spec.role].renew(index)
+            started.add(index)
+            return self._link(spec, index)
+
+        group = WorkerGroup(
+            spec,
+            launch,
+            host=self._host,
+            transfers=self.transfers,
+            deadlines=self._deadlines,
+            on_close=lambda: self._release(spec.role),
+        )
+        self._groups[spec.role] = group
+        group.start(timeout_s)
+        return group
+
+    def put(self, value: Any) -> Reference:
+        """See `Executor.put`."""
+        clock = Clock()
+        packed = pack(value)
+        handle = ray.put(for_ray(packed.parts))
+        self.transfers.sent("put", packed.nbytes, clock())
+        return Reference(handle, packed.nbytes)
+
+    def close(self) -> None:
+        """See `Executor.close`. A Ray that was there before stays."""
+        for group in list(self._groups.values()):
+            group.close()
+        self._deadlines.close()
+        if ray.is_initialized():
+            self._nodes.close(str(self.logs) if self._own_logs else "")
+            if self._is_own_ray:
+                ray.shutdown()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _link(self, spec: WorkerSpec, index: int) -> RayLink:
+        stem = self.logs.absolute() / f"{spec.role}-{index}"
+        boot = Boot(spec.role, index, f"{stem}.log", f"{stem}.stacks", self._plugins, tuple(sys.path))
+        place, devices = self._place(spec, index)
+        threads = str(max(int(spec.cpus), 1))
+        defaults = {"PYTHONHASHSEED": "0", "OMP_NUM_THREADS": threads, "PYTHONUNBUFFERED": "1"}
+        options = {
+            "num_cpus": 0 if spec.share_with else spec.cpus,
+            "num_gpus": spec.gpus,
+            "scheduling_strategy": place,
+            "runtime_env": {"env_vars": {**defaults, **spec.env}},
+            "max_concurrency": _MANY,
+            "max_restarts": 0,
+            "max_task_retries": 0,
+        }
+        actor = ray.remote(**options)(RayWorker).remote(boot)
+        return RayLink(boot, actor, device_env(devices) if devices else {}, self._nodes, self.transfers)
+
+    def _place(self, spec: WorkerSpec, index: int) -> tuple[Any, tuple[str, ...]]:
+        """Where a process is scheduled, and the devices it borrows."""
+        if not spec.share_with:
+            return self._places[spec.role].strategy(index), ()
+        lender = self._groups.get(spec.share_with)
+        if lender is None or spec.share_with not in self._places:
+            raise PlacementError(f"role '{spec.role}' shares with '{spec.share_with}', which holds no devices here")
+        greetings = [lender.greeting(i) for i in range(lender.size)]
+        ranks = shared([(str(i),) for i in range(lender.size)], spec)[index]
+        nodes = sorted({greetings[int(i)].node for i in ranks})
+        if len(nodes) > 1:
+            raise PlacementError(
+                f"{spec.role}[{index}] would share devices of several machines ({', '.join(nodes)}); one process "
+                f"sees those of one machine. Use more processes of '{spec.role}'"
+            )
+        devices = tuple(dict.fromkeys(name for i in ranks for name in greetings[int(i)].devices))
+        return self._places[spec.share_with].strategy(int(ranks[0])), devices
+
+    def _release(self, role: str) -> None:
+        self._groups.pop(role, None)
+        places = self._places.pop(role, None)
+        if places is not None:
+            places.release()
