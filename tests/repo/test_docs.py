@@ -278,7 +278,7 @@ def generator() -> ModuleType:
 
 def test_readme_is_short_and_names_the_two_commands() -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert text.count("\n") < 80
+    assert text.count("\n") < 100
     for part in ("make quickstart", "make test", "docs/images/quickstart.png", "docs/index.md", "docs/tutorial.md"):
         assert part in text, part
 
