@@ -7,10 +7,10 @@ What stands right before a fence, as an HTML comment, says how it is treated:
 * `<!-- append: name -->`: added to that file.
 * `<!-- exit: 1 -->`: the last command of a console fence ends with that code.
 
-`python` fences of a page share one namespace and one folder, `console` fences run `roll` in it, `yaml` fences must load
-with the installed plugins (what is no whole config is laid over a small one), `text` is output, `bash` is for a shell and
-never holds `roll`. A page whose first
-lines hold `<!-- uses the files of PAGE -->` begins with that page's files and the tiny model.
+`python` fences of a page share one namespace and one folder, `console` fences run `roll` in it, `yaml` fences must
+load with the installed plugins (what is no whole config is laid over a small one), `text` is output, `bash` is for a
+shell and never holds `roll`. A page whose first lines hold `<!-- uses the files of PAGE -->` begins with that page's
+files and the tiny model.
 """
 
 from __future__ import annotations
@@ -278,7 +278,7 @@ def generator() -> ModuleType:
 
 def test_readme_is_short_and_names_the_two_commands() -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert text.count("\n") < 80
+    assert text.count("\n") < 100
     for part in ("make quickstart", "make test", "docs/images/quickstart.png", "docs/index.md", "docs/tutorial.md"):
         assert part in text, part
 

@@ -270,7 +270,7 @@ def test_doctor_fails_on_a_failed_plugin(tmp_path: Path, monkeypatch: pytest.Mon
     result = CliRunner().invoke(cli, ["doctor", "--json", "--folder", folder])
     assert result.exit_code == 0
     areas = {finding["area"]: finding for finding in json.loads(result.stdout)}
-    assert set(areas) == {"version", "plugins", "disk"}
+    assert set(areas) == {"version", "plugins", "disk", "sandbox"}
     assert areas["disk"]["text"].endswith(str(tmp_path))
     result = CliRunner().invoke(cli, ["--rollfile", str(rollfile), "doctor", "--folder", folder])
     assert result.exit_code == 1
