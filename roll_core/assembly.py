@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from roll_core.checkpoint import Checkpoint, CheckpointStore
+from roll_core.cluster import Executor
+from roll_core.cluster.choice import make_executor
 from roll_core.config.load import check_config, plain
 from roll_core.config.plan import BatchPlan, size_warnings
 from roll_core.config.resolve import resolve_algorithm, resolve_eval_data, resolve_sampling
@@ -109,6 +111,7 @@ class Assembly:
             checkpoints=self.checkpoints,
             observers=self.host,
             manifest=self.host.manifest(),
+            executor=self.executor,
         )
         return Engine(parts, resume)
 
@@ -242,6 +245,11 @@ class Assembly:
     # --- engines ---
 
     @cached_property
+    def executor(self) -> Executor | None:
+        """Starts worker processes; None where the config keeps to one process."""
+        return make_executor(self.config.cluster, self.host, self.config.run_folder / "logs")
+
+    @cached_property
     def strategy(self) -> TrainStrategy:
         """Trains the policy."""
         config, flow = self.config, self.flow
@@ -256,7 +264,9 @@ class Assembly:
             critic=self._model(config.critic.path, "critic.path") if flow.needs_critic else None,
             critic_optim=config.critic.optim if flow.needs_critic else None,
         )
-        strategy: TrainStrategy = self._build("train_strategies", config.train.strategy, "train.strategy", setup=setup)
+        strategy: TrainStrategy = self._build(
+            "train_strategies", config.train.strategy, "train.strategy", setup=setup, executor=self.executor
+        )
         return strategy
 
     @cached_property
@@ -268,6 +278,7 @@ class Assembly:
             "rollout.backend",
             model=self.model_folder,
             seed=self.config.seed,
+            executor=self.executor,
         )
         return backend
 

@@ -85,14 +85,15 @@ KINDS: tuple[str, ...] = (
 
 CONTEXT: dict[str, tuple[str, ...]] = {
     "mixers": ("domains", "sizes", "seed", "total_steps"),
-    "rollout_backends": ("model", "seed"),
-    "train_strategies": ("setup",),
+    "rollout_backends": ("model", "seed", "executor"),
+    "train_strategies": ("setup", "executor"),
     "models": ("cache",),
 }
 """Keyword arguments the engine passes to every factory of a kind, beside the options of the config.
 
 `domains: Sequence[str]`, `sizes: Mapping[str, int]` (rows per domain), `seed: int`, `total_steps: int`;
-`model: Path` (Hugging Face folder); `setup: TrainSetup`; `cache: Path` (where prepared models are kept).
+`model: Path` (Hugging Face folder); `executor: cluster.Executor | None` (starts worker processes; None where the run
+keeps to one process); `setup: TrainSetup`; `cache: Path` (where prepared models are kept).
 """
 
 

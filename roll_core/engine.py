@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from roll_core.checkpoint import Checkpoint, CheckpointStore
+from roll_core.cluster import Executor
 from roll_core.config.schema import RunConfig
 from roll_core.contracts import MiniBatch, Mixer, RolloutBackend, RunInfo, Tracker, TrainStrategy
 from roll_core.credit import greedy_rewards
@@ -62,6 +63,8 @@ class Parts:
     checkpoints: CheckpointStore
     observers: Observers
     manifest: Mapping[str, str]
+    executor: Executor | None = None
+    """Started worker processes, where the run has some; ended after backend and strategy."""
 
 
 @dataclass(slots=True)
@@ -104,6 +107,8 @@ class Engine:
         parts, status = self.parts, "failed"
         parts.checkpoints.forget_after(self.step)
         async with AsyncExitStack() as closing:
+            if parts.executor is not None:
+                closing.callback(parts.executor.close)
             closing.callback(parts.strategy.close)
             closing.push_async_callback(parts.backend.close)
             closing.push_async_callback(parts.verifiers.close)

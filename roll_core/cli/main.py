@@ -37,6 +37,7 @@ _COMMANDS = {
     "verify": LazyCommand("roll_core.cli.verify:verify", "Judge answers from a file, without a run."),
     "rollouts": LazyCommand("roll_core.cli.rollouts:rollouts", "Browse the rollouts of a run."),
     "export": LazyCommand("roll_core.cli.export:export", "Write a run's policy as a Hugging Face folder."),
+    "plan": LazyCommand("roll_core.cli.plan:plan_command", "Plan devices, memory and batch sizes."),
     "config": LazyCommand("roll_core.cli.config:config_group", "Explain and check configurations."),
     "plugins": LazyCommand("roll_core.cli.plugins:plugins", "List, show, check and create plugins."),
     "models": LazyCommand("roll_core.cli.models:models_group", "List and prepare models."),

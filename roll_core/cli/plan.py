@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from roll_core.cli.context import host_for, options_of
-from roll_core.config.cluster import ClusterConfig
 
 if TYPE_CHECKING:
     from roll_core.cluster.placement import Demand
@@ -47,7 +46,7 @@ def plan_command(
     config = load_config(file, overrides).config
     host = host_for(context, file, overrides)
     options = strategy_options(config, host)
-    batch, wishes = batch_of(config, options), wishes_of(config)
+    batch, wishes = batch_of(config, options), config.cluster
     budget = gpus or wishes.gpus
     if budget is None:
         raise ConfigError("there is no budget to plan for; give --gpus, for instance --gpus 16x80GB, or cluster.gpus")
@@ -59,12 +58,6 @@ def plan_command(
     warnings = [f"warning: {text}" for text in size_warnings(config)]
     lines = ["# placement", *render_placement(placement), "", "# batch", *batch.render(), *warnings]
     click.echo("\n".join(lines))
-
-
-def wishes_of(config: RunConfig) -> ClusterConfig:
-    """The `cluster` section."""
-    wishes: ClusterConfig = getattr(config, "cluster", None) or ClusterConfig()
-    return wishes
 
 
 def strategy_options(config: RunConfig, host: Host) -> dict[str, Any]:

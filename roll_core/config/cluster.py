@@ -32,7 +32,11 @@ class RolloutPlacement(Strict):
 
 
 class ClusterConfig(Strict):
-    """Where the processes of a run are."""
+    """Where the processes of a run are.
+
+    What is said about devices is what `roll plan` plans for; components that have processes of their own say in their
+    own options how many.
+    """
 
     executor: Literal["driver", "local", "ray"] = "driver"
     """`driver` keeps everything in one process, `local` starts child processes, `ray` uses a Ray cluster."""
@@ -56,7 +60,5 @@ class ClusterConfig(Strict):
     map: dict[Literal["train", "rollout"], tuple[str, ...]] | None = None
     """A placement by hand instead of a solved one: for each role its processes, `machine:devices` each, for instance
     `{train: ["0:0", "0:1"], rollout: ["0:2-3"]}`."""
-    start_timeout_s: Seconds = 600.0
-    """Longest wait for the processes of a role to start."""
     placement_timeout_s: Seconds = 60.0
     """Longest wait for room in the cluster."""

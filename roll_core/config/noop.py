@@ -135,6 +135,15 @@ def staleness_needs_async(facts: Facts) -> Iterator[Inert]:
         yield Inert(("rollout", "max_staleness"), because, (("rollout", "mode"),))
 
 
+def address_needs_ray(facts: Facts) -> Iterator[Inert]:
+    """Only Ray has a cluster to find, and room in it to wait for."""
+    executor = facts.config.cluster.executor
+    if executor != "ray":
+        because = f"cluster.executor is '{executor}'; set cluster.executor: ray"
+        for key in ("address", "placement_timeout_s"):
+            yield Inert(("cluster", key), because, (("cluster", "executor"),))
+
+
 RUN_RULES: tuple[Callable[[Facts], Iterator[Inert]], ...] = (
     critic_needs_values,
     reference_needs_reader,
@@ -143,6 +152,7 @@ RUN_RULES: tuple[Callable[[Facts], Iterator[Inert]], ...] = (
     deadline_needs_workers,
     early_stop_needs_filters,
     staleness_needs_async,
+    address_needs_ray,
 )
 
 

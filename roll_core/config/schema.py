@@ -20,6 +20,7 @@ from roll_core.config.algorithm import (
     OverlongConfig,
 )
 from roll_core.config.base import ComponentRef, NonNegative, NonNegativeInt, PositiveInt, Strict
+from roll_core.config.cluster import ClusterConfig
 from roll_core.config.marks import OfKind
 from roll_core.contracts import LoraSettings, OptimSettings
 from roll_core.types import SamplingParams
@@ -312,6 +313,8 @@ class RunConfig(Strict):
     """Verifier processes."""
     train: TrainConfig = TrainConfig()
     """Training engine and optimiser."""
+    cluster: ClusterConfig = ClusterConfig()
+    """Where the processes of the run are, and what `roll plan` plans for."""
     eval: EvalConfig = EvalConfig()
     """Held-out evaluation inside training."""
     checkpoint: CheckpointConfig = CheckpointConfig()

@@ -25,6 +25,7 @@ EVAL = "    eval_data: test.jsonl\n"
         ("rollout: {early_stop: true}", "rollout.early_stop", "add filters"),
         ("rollout: {max_staleness: 2}", "rollout.max_staleness", "set rollout.mode: async"),
         ("rollout: {mode: one_step, max_staleness: 2}", "rollout.max_staleness", "rollout.mode is 'one_step'"),
+        ("cluster: {address: auto}", "cluster.address", "set cluster.executor: ray"),
         ("scoring: {workers: 0, timeout_s: 3}", "scoring.timeout_s", "set scoring.workers to 1 or more"),
     ],
 )
