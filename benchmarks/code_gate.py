@@ -163,7 +163,8 @@ def descendants(pid: int) -> set[int]:
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal():
             with contextlib.suppress(OSError, IndexError):
-                children[int((entry / "stat").read_text().rpartition(")")[2].split()[1])].append(int(entry.name))
+                stat = (entry / "stat").read_text(errors="replace")  # a process names itself, not always in UTF-8
+                children[int(stat.rpartition(")")[2].split()[1])].append(int(entry.name))
     found: set[int] = set()
     queue = [pid]
     while queue:

@@ -8,6 +8,7 @@ Every number is bounded: bytes, depth, nodes, keys of equal hash. Comparison wor
 from __future__ import annotations
 
 import json
+import re
 import struct
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -27,6 +28,10 @@ ARRAY_KINDS = frozenset("biufcU")
 MAX_HEX = 1 << 20
 """Hexadecimal digits of one integer."""
 
+MAX_MARKS = 2 * MAX_NODES
+"""Commas and opening brackets of one message, outside its texts: an entry of a dict has three for two parts."""
+
+_TEXT = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
 _SAFE_INT = 1 << 53
 _LENGTH = struct.Struct("<I")
 
@@ -43,9 +48,12 @@ def pack(node: Node) -> bytes:
     """The node as one frame: four bytes of length, little-endian, and JSON in ASCII.
 
     Raises:
-        CodecError: the frame would exceed `MAX_BYTES`.
+        CodecError: the frame would exceed `MAX_BYTES`, or a bare float is not finite.
     """
-    data = json.dumps(node, separators=(",", ":")).encode("ascii")
+    try:
+        data = json.dumps(node, separators=(",", ":"), allow_nan=False).encode("ascii")
+    except (ValueError, RecursionError) as error:
+        raise CodecError(f"no node: {error}") from error
     if len(data) > MAX_BYTES:
         raise CodecError(f"a message of {len(data)} bytes; at most {MAX_BYTES} may cross")
     return _LENGTH.pack(len(data)) + data
@@ -82,15 +90,24 @@ def unpack(data: bytes) -> Iterator[Node]:
 def loads(data: bytes) -> Node:
     """Parse one message; numbers that only a forger writes (huge integers, NaN) are refused.
 
+    The parts are counted before anything is built, as `[[],[],...` takes thirty times its size in memory.
+
     Raises:
         CodecError: it is too big, or not JSON.
     """
     if len(data) > MAX_BYTES:
         raise CodecError(f"a message of {len(data)} bytes; at most {MAX_BYTES} may cross")
+    marks = _marks(data)
+    if marks > MAX_MARKS and marks - sum(_marks(text[0]) for text in _TEXT.finditer(data)) > MAX_MARKS:
+        raise CodecError(f"a message of more than {MAX_NODES} parts")
     try:
         return json.loads(data.decode("utf-8"), parse_int=_bounded_int, parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:
         raise CodecError(f"not a message: {str(error)[:200]}") from error
+
+
+def _marks(data: bytes) -> int:
+    return data.count(b",") + data.count(b"[") + data.count(b"{")
 
 
 def _bounded_int(digits: str) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -18,7 +19,8 @@ def same(node: Node, want: Any, *, tolerance: float = 0.0, tuples_as_lists: bool
     Args:
         node: what came back (`codec.loads`); it may be forged.
         want: trusted plain data.
-        tolerance: numbers of which one is a float are equal when `abs(got - want) <= tolerance * max(1, abs(want))`.
+        tolerance: finite numbers of which one is a float are equal when
+            `abs(got - want) <= tolerance * max(1, abs(want))`.
         tuples_as_lists: a tuple equals the list of the same parts (for references that come from JSON).
 
     Raises:
@@ -58,7 +60,9 @@ class _Comparison:
             return False
         if got == want or (got != got and want != want):  # noqa: PLR0124  NaN is what differs from itself
             return True
-        return float in (type(got), type(want)) and bool(abs(got - want) <= self._tolerance * max(1.0, abs(want)))
+        if float not in (type(got), type(want)) or not (math.isfinite(got) and math.isfinite(want)):
+            return False  # whatever is finite lies within a tolerance that is relative to infinity
+        return bool(abs(got - want) <= self._tolerance * max(1.0, abs(want)))
 
     def _parts(self, nodes: Any, wants: Any) -> bool:
         if type(nodes) is not list or len(nodes) != len(wants):

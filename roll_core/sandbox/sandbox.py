@@ -10,13 +10,16 @@ import threading
 import weakref
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Any, Literal, Self
 
 from roll_core.sandbox.pool import Pool
 from roll_core.sandbox.running import Running
+from roll_core.sandbox.scratch import pack
 from roll_core.sandbox.settings import DEFAULT_LIMITS, DEFAULT_PRELOAD, Settings
 from roll_core.sandbox.types import LEVELS, Level, Limits, RunResult, SandboxError, SandboxUnavailableError
+
+_NO_FILES: Mapping[str, bytes] = MappingProxyType({})
 
 
 class Sandbox:
@@ -79,6 +82,7 @@ class Sandbox:
         stdin: bytes = b"",
         limits: Limits = DEFAULT_LIMITS,
         peer: socket.socket | None = None,
+        files: Mapping[str, bytes] = _NO_FILES,
     ) -> Running:
         """Start a job of the harness inside.
 
@@ -87,19 +91,30 @@ class Sandbox:
             stdin: what the program reads.
             limits: limits of the run.
             peer: a socket that the run gets as descriptor 4; the caller closes its own copy.
+            files: small files that the program finds in its scratch folder, content by relative path (level `ns` only).
 
         Raises:
             SandboxError: the jail failed.
+            ValueError: files where programs have no scratch folder, outside it, or too large for it.
         """
-        return Running(self._current_pool(), json.dumps(job).encode(), stdin, limits, peer)
+        planted = pack(files, self.level, limits)
+        return Running(self._current_pool(), json.dumps({**job, **planted}).encode(), stdin, limits, peer)
 
-    def run(self, source: str, *, stdin: bytes = b"", limits: Limits = DEFAULT_LIMITS) -> RunResult:
+    def run(
+        self,
+        source: str,
+        *,
+        stdin: bytes = b"",
+        limits: Limits = DEFAULT_LIMITS,
+        files: Mapping[str, bytes] = _NO_FILES,
+    ) -> RunResult:
         """Run a program as `python program.py < stdin` would, and wait for its end.
 
         Raises:
             SandboxError: the jail failed, not the program.
+            ValueError: files that cannot be planted; see `start`.
         """
-        return self.start({"mode": "program", "source": source}, stdin=stdin, limits=limits).wait()
+        return self.start({"mode": "program", "source": source}, stdin=stdin, limits=limits, files=files).wait()
 
     def _current_pool(self) -> Pool:
         if self._owner != os.getpid():

@@ -11,9 +11,9 @@ import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, final
 
-from roll_core.sandbox.codec import CodecError, Node, decode, encode, unpack
+from roll_core.sandbox.codec import CodecError, Node, decode, encode, pack, unpack
 from roll_core.sandbox.same import same
 from roll_core.sandbox.types import Ending, Limits, RunResult, SandboxError
 
@@ -40,16 +40,45 @@ class Call:
     """Plain data."""
 
 
-@dataclass(frozen=True, slots=True)
+@final
 class Returned:
-    """What a call gave: a value, or an exception."""
+    """What a call gave: a value, or an exception.
 
-    node: Node
-    """The value as it crossed, undecoded; None also where there is an error."""
-    error: str | None = None
-    """Name of the exception's type; "UnserialisableError" for a value that is not plain data."""
-    message: str = ""
-    """Message of the exception."""
+    The value is kept as text until it is asked for: parsed, it takes many times the memory, and a run may give many.
+
+    Args:
+        node: the value as it crossed, undecoded; None also where there is an error.
+        error: name of the exception's type; "UnserialisableError" for a value that is not plain data.
+        message: message of the exception.
+
+    Raises:
+        CodecError: the node is none that may cross.
+    """
+
+    __slots__ = ("_data", "error", "message")
+
+    def __init__(self, node: Node, error: str | None = None, message: str = "") -> None:
+        self._data = pack(node)
+        self.error = error
+        self.message = message
+
+    @property
+    def node(self) -> Node:
+        """The value as it crossed, undecoded; None also where there is an error."""
+        (node,) = unpack(self._data)
+        return node
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Returned):
+            return NotImplemented
+        return (self._data, self.error, self.message) == (other._data, other.error, other.message)
+
+    def __hash__(self) -> int:
+        return hash((self._data, self.error, self.message))
+
+    def __repr__(self) -> str:
+        shown = self._data[4:84].decode("ascii")
+        return f"Returned({shown}, {self.error!r}, {self.message!r})"
 
     def equals(self, value: Any, *, tolerance: float = 0.0, tuples_as_lists: bool = False) -> bool:
         """Whether the call returned this trusted value; nothing of the candidate's takes part (see `same`).
@@ -110,7 +139,12 @@ def _read_answer(frame: dict[str, Any]) -> Returned:
     error = frame.get("error")
     if type(error) is not list or len(error) != 2 or not all(type(part) is str for part in error):
         raise CodecError("an answer without a value")
-    return Returned(None, error[0], error[1])
+    return Returned(None, printable(error[0]), printable(error[1]))
+
+
+def printable(text: str) -> str:
+    """The text with control characters, lone surrogates and the like escaped, for a log or a terminal."""
+    return "".join(part if part.isprintable() else part.encode("unicode_escape").decode("ascii") for part in text)
 
 
 class TestOutcome(StrEnum):
@@ -200,7 +234,7 @@ def _run_pair(sandbox: Sandbox, candidate: str, job: dict[str, Any], limits: Lim
         serving.kill()
         served = serving.wait()
     outcome, message, asserts = _read_verdict(tested, served)
-    return TestReport(outcome, message[:MAX_MESSAGE], asserts, tested, served)
+    return TestReport(outcome, printable(message[:MAX_MESSAGE]), asserts, tested, served)
 
 
 _TIME = (Ending.CPU, Ending.WALL)

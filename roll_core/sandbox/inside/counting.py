@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import ast
 import builtins
+import copy
 import symtable
 import sys
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
-_ALIASES = {"np": "numpy", "pd": "pandas"}
+from roll_core.sandbox.inside.remote_errors import has_crossed
+
 FILE_NAME = "tests.py"
+CANDIDATE_MODULE = "solution"
+"""Tests may import the candidate under this name."""
 BEGIN, JUDGE, HELD, USED = "__assert_begins__", "__assert_judge__", "__assert_held__", "__candidate__"
+CAUGHT, RAISES = "__caught__", "__raises__"
 
 
 def free_names(source: str) -> set[str]:
@@ -32,20 +37,6 @@ def free_names(source: str) -> set[str]:
                 used.add(symbol.get_name())
         pending.extend(scope.get_children())
     return used - bound
-
-
-def library_names(source: str, entry_point: str | None) -> dict[str, str]:
-    """Modules that tests use without importing them, which then must not be the candidate's: name to module.
-
-    A name counts as a module where it is one of the standard library (or `np`, `pd`) and the tests do nothing with it
-    but take attributes; a function that happens to be called `bisect` is not meant.
-    """
-    tree = ast.parse(source)
-    bases = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
-    others = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and id(node) not in bases}
-    free = free_names(source) - others - {entry_point}
-    known = {name: name for name in sys.stdlib_module_names} | _ALIASES
-    return {name: known[name] for name in sorted(free & known.keys())}
 
 
 def candidate_names(source: str, defined: Collection[str], entry_point: str | None) -> list[str]:
@@ -72,12 +63,18 @@ def imports(source: str, module: str) -> bool:
 
 @dataclass(slots=True)
 class Tally:
-    """What the tests did: assertions that began, held and failed, and whether they looked at the candidate."""
+    """What the tests did: assertions that began, held and failed, and whether they looked at the candidate.
+
+    `raised` counts exceptions that the tests raised on a condition inside a `with`; `caught_own` is set where a class of
+    the candidate's caught what the tests raised themselves.
+    """
 
     began: int = 0
     held: int = 0
     failed: int = 0
+    raised: int = 0
     used: bool = False
+    caught_own: bool = False
 
     def begin(self) -> None:
         """An assertion begins."""
@@ -99,6 +96,16 @@ class Tally:
         self.used = True
         return value
 
+    def raising(self) -> None:
+        """The tests raise an exception on a condition, inside a `with`."""
+        self.raised += 1
+
+    def caught(self, others: tuple[Any, ...]) -> None:
+        """An `except` with a class of the candidate's took the exception; `others` are the tests' own."""
+        error = sys.exc_info()[1]
+        if error is not None and not has_crossed(error) and not isinstance(error, others):
+            self.caught_own = True
+
     @property
     def open(self) -> int:
         """Assertions that began and did not hold."""
@@ -106,12 +113,58 @@ class Tally:
 
     def hooks(self) -> dict[str, Any]:
         """The names that instrumented code calls."""
-        return {BEGIN: self.begin, JUDGE: self.judge, HELD: self.hold, USED: self.use}
+        return {
+            BEGIN: self.begin,
+            JUDGE: self.judge,
+            HELD: self.hold,
+            USED: self.use,
+            CAUGHT: self.caught,
+            RAISES: self.raising,
+        }
 
 
 class _Instrument(ast.NodeTransformer):
     def __init__(self, names: Collection[str]) -> None:
         self._names = frozenset(names)
+        self._theirs = self._names
+        self._in_with = self._in_if = False
+
+    def visit_Module(self, node: ast.Module) -> ast.AST:
+        self._theirs = self._names | _imported(node)
+        return self.generic_visit(node)
+
+    def visit_ExceptHandler(self, node: ast.ExceptHandler) -> ast.AST:
+        """Note what a class of the candidate's catches."""
+        classes = node.type.elts if isinstance(node.type, ast.Tuple) else [node.type] if node.type else []
+        own = [kind for kind in classes if not _mentions(kind, self._theirs)]
+        caught = copy.deepcopy(own)
+        self.generic_visit(node)
+        if len(own) < len(classes):
+            call = ast.Call(ast.Name(CAUGHT, ast.Load()), [ast.Tuple(caught, ast.Load())], [])
+            node.body.insert(0, ast.copy_location(ast.Expr(call), node))
+        return node
+
+    def visit_With(self, node: ast.With) -> ast.AST:
+        return self._within(node, in_with=True, in_if=False)
+
+    def visit_If(self, node: ast.If) -> ast.AST:
+        return self._within(node, in_with=self._in_with, in_if=True)
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        return self._within(node, in_with=False, in_if=False)
+
+    def _within(self, node: ast.AST, *, in_with: bool, in_if: bool) -> ast.AST:
+        before = self._in_with, self._in_if
+        self._in_with, self._in_if = in_with, in_if
+        self.generic_visit(node)
+        self._in_with, self._in_if = before
+        return node
+
+    def visit_Raise(self, node: ast.Raise) -> ast.AST | list[ast.stmt]:
+        self.generic_visit(node)
+        if not (self._in_with and self._in_if):
+            return node
+        return [ast.copy_location(ast.Expr(ast.Call(ast.Name(RAISES, ast.Load()), [], [])), node), node]
 
     def visit_Assert(self, node: ast.Assert) -> list[ast.stmt]:
         self.generic_visit(node)
@@ -130,6 +183,21 @@ class _Instrument(ast.NodeTransformer):
         node.patterns = [self.visit(pattern) for pattern in node.patterns]
         node.kwd_patterns = [self.visit(pattern) for pattern in node.kwd_patterns]
         return node
+
+
+def _mentions(node: ast.AST, names: Collection[str]) -> bool:
+    return any(isinstance(part, ast.Name) and part.id in names for part in ast.walk(node))
+
+
+def _imported(tree: ast.Module) -> set[str]:
+    """The names under which tests import the candidate, or things of it."""
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module == CANDIDATE_MODULE:
+            found |= {alias.asname or alias.name for alias in node.names}
+        if isinstance(node, ast.Import):
+            found |= {alias.asname or alias.name for alias in node.names if alias.name == CANDIDATE_MODULE}
+    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable
+from enum import Enum
 from typing import Any
 
 from roll_core.sandbox.codec import Node, flatten
@@ -31,6 +32,8 @@ FROZEN: tuple[type, ...] = (int, float, str, bytes, tuple, frozenset, complex)
 MUTABLE: tuple[type, ...] = (list, dict, set, bytearray)
 
 MAX_BASES = 8
+
+_IDENTITY: Any = object.__eq__
 
 
 class References:
@@ -69,12 +72,20 @@ class References:
         can = [name for name, method in ABILITIES.items() if getattr(kind, method, None) is not None]
         if callable(value):
             can.append("call")
+        if kind is type and hasattr(value, "__class_getitem__"):
+            can.append("item")
         handle: dict[str, Node] = {"id": self.number(value), "type": kind.__name__, "can": can}
+        if getattr(kind, "__eq__", None) is _IDENTITY:
+            handle["identity"] = True
         base = next((base for base in (*FROZEN, *MUTABLE) if issubclass(kind, base)), None)
         if base is not None:
             handle["base"] = base.__name__
             if base in FROZEN:
                 handle["value"] = node(flatten(value))
+            if issubclass(kind, Enum):
+                handle["member"] = str(value.name)
+            elif base is tuple and hasattr(kind, "_fields"):
+                handle["fields"] = [str(name) for name in kind._fields]
         return handle
 
     def _exception(self, value: BaseException, node: Callable[[Any], Node]) -> dict[str, Node]:

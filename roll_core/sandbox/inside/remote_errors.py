@@ -131,3 +131,8 @@ def _instance(kind: type[BaseException], arguments: list[Any]) -> BaseException:
 def is_remote(error: BaseException) -> bool:
     """Whether the candidate raised it."""
     return bool(error.__dict__.get("_roll_remote_"))
+
+
+def has_crossed(error: BaseException) -> bool:
+    """Whether it came out of a request: raised by the candidate, or by the tests in a function that it called."""
+    return is_remote(error) or bool(error.__dict__.get("_roll_crossed_"))

@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from roll_core.sandbox.codec import CodecError, Node, UnserialisableError
-from roll_core.sandbox.inside.handles import number_of
+from roll_core.sandbox.inside.asking import number_of
+from roll_core.sandbox.inside.guards import may_be_lent
 from roll_core.sandbox.inside.references import FROZEN, MUTABLE
 from roll_core.sandbox.inside.values import builtin_exception, encode_value
 
@@ -66,6 +67,8 @@ class Shared:
         if isinstance(value, Iterator):
             return {"Y": self._number(value)}
         if callable(value):
+            if not may_be_lent(value):
+                raise UnserialisableError(f"{name}, with which it could run code beside the tests")
             doc = getattr(value, "__doc__", None)
             return {"K": {"id": self._number(value), "name": name, "doc": doc if type(doc) is str else None}}
         if kind.__module__ == _TESTS and not issubclass(kind, (*FROZEN, *MUTABLE)):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import builtins
 import importlib
-import importlib.util
 import os
 import sys
 import traceback
@@ -14,16 +13,24 @@ from typing import Any, NoReturn
 
 from roll_core.sandbox.codec import pack
 from roll_core.sandbox.inside.channel import Channel
-from roll_core.sandbox.inside.counting import FILE_NAME, Tally, candidate_names, imports, library_names, read_source
+from roll_core.sandbox.inside.counting import (
+    CANDIDATE_MODULE,
+    FILE_NAME,
+    Tally,
+    candidate_names,
+    imports,
+    read_source,
+)
+from roll_core.sandbox.inside.guards import TextGuard, guard_pickle
+from roll_core.sandbox.inside.libraries import checker_names, library_names
 from roll_core.sandbox.inside.link import Link
 from roll_core.sandbox.inside.program import exit_status, make_module, prepare_interpreter
-from roll_core.sandbox.inside.remote_errors import is_remote
+from roll_core.sandbox.inside.remote_errors import has_crossed, is_remote
 from roll_core.sandbox.inside.streams import Streams
 from roll_core.sandbox.inside.unittests import watch_unittest
 
 MAX_MESSAGE = 1000
-CANDIDATE_MODULE = "solution"
-"""Tests may import the candidate under this name."""
+_HERE = "roll_core.sandbox.inside."
 
 
 def run_trusted_tests(job: dict[str, Any], peer_fd: int, result_fd: int, streams: Streams) -> NoReturn:
@@ -41,8 +48,8 @@ def run_trusted_tests(job: dict[str, Any], peer_fd: int, result_fd: int, streams
 class Names(dict[str, Any]):
     """Built-in names for the tests; one of the candidate's that it lacks is noted when the tests look it up."""
 
-    def __init__(self, missing: set[str]) -> None:
-        super().__init__(vars(builtins))
+    def __init__(self, missing: set[str], guard: TextGuard) -> None:
+        super().__init__(vars(builtins), **guard.names())
         self._missing = missing
         self.wanted: str | None = None
         """The first missing name that was looked up."""
@@ -59,11 +66,16 @@ class CandidateModule(types.ModuleType):
     def __init__(self, link: Link) -> None:
         super().__init__(CANDIDATE_MODULE)
         self.__dict__["_roll_link_"] = link
+        self.__dict__["_roll_missing_"] = []
 
     def __getattr__(self, name: str) -> Any:
-        found, value = (False, None) if name.startswith("__") else self.__dict__["_roll_link_"].name(name)
+        link = self.__dict__["_roll_link_"]
+        found, value = (False, None) if name.startswith("__") else link.name(name)
         if not found:
+            if not name.startswith("__"):
+                self.__dict__["_roll_missing_"].append(name)
             raise AttributeError(f"the candidate has no {name!r}")
+        link.was_used = True
         return value
 
 
@@ -79,11 +91,14 @@ class TestRun:
         self._entry_point: str | None = job["entry_point"]
         self._link = link
         self._missing: set[str] = set()
-        self._names = Names(self._missing)
+        self._guard = TextGuard(link.fail, lambda: link.has_answered)
+        self._names = Names(self._missing, self._guard)
+        self._module = CandidateModule(link)
         self._failure: str | None = None
+        self._swallowed: list[BaseException] = []
         self._handles_failures = False
         link.on_callback = self._guard_callback
-        link.open_assertions = lambda: self.tally.open
+        link.open_assertions = lambda: self.tally.open + self.tally.raised
 
     def outcome(self) -> tuple[str, str]:
         """Outcome and message."""
@@ -103,6 +118,7 @@ class TestRun:
         except BaseException as error:  # noqa: BLE001  the candidate's side did this
             return "error", self._link.fault or _line(error)
         watch_unittest(self._source, self.tally, self._fail)
+        guard_pickle(self._source, self._link.fail)
         return self._judge(_run(code, module))
 
     def _prepare(self, module: types.ModuleType) -> list[str]:
@@ -110,11 +126,16 @@ class TestRun:
         names = module.__dict__
         if self._reference:
             exec(compile(self._reference, "reference.py", "exec", dont_inherit=True), names)  # noqa: S102  it is trusted
+            self._guard.trust(self._reference)
+        self._guard.trust(self._source)
         for name, library in library_names(self._source, self._entry_point).items():
-            if name not in names and importlib.util.find_spec(library) is not None:
+            if name not in names:
                 names[name] = importlib.import_module(library)
+        for name, library in checker_names(self._source, self._entry_point).items():
+            if name not in names:
+                names[name] = getattr(importlib.import_module(library), name)
         if imports(self._source, CANDIDATE_MODULE):
-            sys.modules[CANDIDATE_MODULE] = CandidateModule(self._link)
+            sys.modules[CANDIDATE_MODULE] = self._module
         return candidate_names(self._source, names, self._entry_point)
 
     def _connect(self, module: types.ModuleType, wanted: list[str]) -> None:
@@ -133,11 +154,16 @@ class TestRun:
         self._failure = self._failure or message
 
     def _guard_callback(self, function: Callable[[], Any]) -> Any:
-        """Run a function of the tests for the candidate, which must not swallow a failed assertion in it."""
+        """Run a function of the tests for the candidate, which must not swallow a failed assertion in it.
+
+        Tests that handle failures may do so only where the failure comes out of the candidate again.
+        """
         before = self.tally.open
         try:
             return function()
         except BaseException as error:
+            if isinstance(error, AssertionError) and not has_crossed(error):
+                self._swallowed.append(error)
             failed = isinstance(error, AssertionError) or self.tally.open > before
             if failed and not is_remote(error) and not self._handles_failures:
                 self._fail(f"in a function that the candidate called: {_line(error)}")
@@ -149,10 +175,10 @@ class TestRun:
             return noted
         if end is not None and is_remote(end):
             return "error", f"the candidate raised {_line(end)}"
-        if end is None or (isinstance(end, SystemExit) and exit_status(end.code) == 0):
+        if end is None or (isinstance(end, SystemExit) and exit_status(end.code) == 0 and not _is_ours(end)):
             return self._finished()
         if not self._was_used:
-            return "broken", f"the tests fail before they use the candidate: {_line(end)}"
+            return self._unused("broken", f"the tests fail before they use the candidate: {_line(end)}")
         if isinstance(end, AssertionError | SystemExit):
             return "failed", _line(end)
         return "error", f"the tests ended with {_line(end)}"
@@ -163,11 +189,21 @@ class TestRun:
             return "error", self._link.fault
         if self._link.unsupported is not None:
             return "broken", self._link.unsupported
+        lost = next((error for error in self._swallowed if not has_crossed(error)), None)
+        if lost is not None:
+            self._fail(f"in a function that the candidate called: {_line(lost)}")
+        if self.tally.caught_own:
+            self._fail("a class of the candidate's caught what the tests raised")
         if self._failure is not None:
             return "failed", self._failure
         if self._names.wanted is not None:
             return "error", f"the candidate has no {self._names.wanted!r}"
         return None
+
+    def _unused(self, outcome: str, message: str) -> tuple[str, str]:
+        """Tests that used nothing of the candidate's are at fault, unless what they imported was not there."""
+        missing: list[str] = self._module.__dict__["_roll_missing_"]
+        return ("error", f"the candidate has no {missing[0]!r}") if missing else (outcome, message)
 
     @property
     def _was_used(self) -> bool:
@@ -176,13 +212,18 @@ class TestRun:
     def _finished(self) -> tuple[str, str]:
         """The outcome of tests that ran to their end."""
         if not self._was_used:
-            outcome = "broken" if self.tally.began else "no_assertion"
-            return outcome, "the tests never use the candidate"
+            return self._unused("broken" if self.tally.began else "no_assertion", "the tests never use the candidate")
         if not self.tally.held:
             return "failed", "no assertion held"
         if self.tally.failed and not self._handles_failures:
             return "failed", "an assertion failed, and the tests went on"
         return "passed", ""
+
+
+def _is_ours(error: BaseException) -> bool:
+    """Whether it was raised beneath this package, so not by the tests."""
+    names = [frame.f_globals.get("__name__", "") for frame, _ in traceback.walk_tb(error.__traceback__)]
+    return any(name.startswith(_HERE) for name in names[1:])  # the first is `_run`
 
 
 def _run(code: Any, module: types.ModuleType) -> BaseException | None:

@@ -54,8 +54,15 @@ Not F_SETOWN, F_SETSIG, F_SETOWN_EX: with O_ASYNC they make the kernel send any 
 Not leases, notifications, larger pipes or seals.
 """
 _MAP_HUGETLB = 0x40000
-_RLIMIT_CORE = 4
-"""Stays at the 1 that it is set to: the kernel starts no handler of core files of the host then, as it does at 0."""
+_RLIMIT_STACK, _RLIMIT_CORE = 3, 4
+"""New limits for these are taken without effect. The stack is as large as the memory limit lets it be, whatever honest
+programs ask for, even "no limit". Core files stay at the 1 that is set: at 0 the kernel would start the host's handler
+of core files."""
+_MAX_CLOCKS, _THREAD_CLOCK_BIT = 16, 4
+"""Ids from MAX_CLOCKS on are CPU clocks of processes, of threads (with CPUCLOCK_PERTHREAD_MASK; the kernel shows only
+those of the process itself), or clocks of devices."""
+_OWN_CPU_CLOCKS = (0xFFFFFFF8, 0xFFFFFFF9, 0xFFFFFFFA)
+"""CPU clocks of process 0, which is the caller: profiled, virtual, scheduled time."""
 
 
 def error(number: int) -> int:
@@ -116,7 +123,7 @@ def _argument_checks(level: Level, allow_processes: bool) -> dict[str, list[Inst
         "fcntl": [load(_low(1)), *_one_of(_FCNTLS, denied)],
         "prctl": [load(_low(0)), *_one_of(_PRCTLS, denied)],
         "prlimit64": _prlimit(denied),
-        "setrlimit": [load(_low(0)), branch(IF_EQUAL, _RLIMIT_CORE, 0, 1), give(error(0)), give(ALLOW)],
+        "setrlimit": [load(_low(0)), *_is_kept(), give(ALLOW), give(error(0))],
         # a pair cannot be connected elsewhere; but a datagram may name its receiver, one of the host's sockets say
         "socketpair": [
             load(_low(0)),
@@ -134,6 +141,8 @@ def _argument_checks(level: Level, allow_processes: bool) -> dict[str, list[Inst
         ],
         "setpriority": [*_must_be_zero(0, denied), *_must_be_zero(1, denied), give(ALLOW)],
     }
+    if level != "ns":  # without a pid namespace of its own all processes of the host have numbers here
+        checks |= _about_itself(denied)
     if not allow_processes:
         checks["kill"] = checks["tgkill"] = [load(_low(0)), *_one_of((None,), denied)]
     if level == "seccomp":  # glibc 2.33 and later: fstat(fd) is newfstatat(fd, "", AT_EMPTY_PATH)
@@ -156,11 +165,33 @@ def _clone(allow_processes: bool) -> list[Instruction]:
 
 
 def _prlimit(denied: int) -> list[Instruction]:
-    """Only for the process itself; a new limit for core files is taken without effect."""
-    is_core = [load(_low(1)), branch(IF_EQUAL, _RLIMIT_CORE, 1, 0), give(ALLOW)]
+    """Only for the process itself; some new limits are taken without effect."""
+    is_kept = [load(_low(1)), *_is_kept(), give(ALLOW)]
     is_new = [*_must_be_zero(2, error(0)), give(ALLOW)]
     own = [branch(IF_EQUAL, 0, 2, 0), branch(IF_EQUAL, None, 1, 0), give(denied)]
-    return [load(_low(0)), *own, *is_core, *is_new]
+    return [load(_low(0)), *own, *is_kept, *is_new]
+
+
+def _is_kept() -> list[Instruction]:
+    """Skip one instruction when the limit in the accumulator stays as it is set."""
+    return [branch(IF_EQUAL, _RLIMIT_STACK, 2, 0), branch(IF_EQUAL, _RLIMIT_CORE, 1, 0)]
+
+
+def _about_itself(denied: int) -> dict[str, list[Instruction]]:
+    """Questions about processes, allowed about the process itself: the answers would tell which others there are."""
+    own = (0, None)
+    checks = {name: [load(_low(0)), *_one_of(own, denied)] for name in policy.QUESTIONS}
+    # the C library asks for the processors of a thread, whose number no filter knows, and passes over this answer
+    checks["sched_getaffinity"] = [load(_low(0)), *_one_of(own, error(errno.ENOSYS))]
+    checks["getpriority"] = [load(_low(1)), *_one_of(own, denied)]
+    clock = [
+        load(_low(0)),
+        branch(IF_AT_LEAST, _MAX_CLOCKS, 0, 2 + len(_OWN_CPU_CLOCKS)),
+        branch(IF_ANY_BIT, _THREAD_CLOCK_BIT, 1 + len(_OWN_CPU_CLOCKS), 0),
+        *_one_of(_OWN_CPU_CLOCKS, denied),
+    ]
+    checks |= dict.fromkeys(policy.CLOCKS, clock)
+    return checks
 
 
 def _one_of(values: tuple[int | None, ...], otherwise: int) -> list[Instruction]:

@@ -26,6 +26,12 @@ COMPUTING = _names("""
 """)
 """At every level."""
 
+QUESTIONS = _names("getpgid getsid sched_getparam sched_getscheduler sched_getattr sched_rr_get_interval")
+"""Of these, calls that take the number of the process that they ask about."""
+
+CLOCKS = _names("clock_gettime clock_getres clock_nanosleep timer_create")
+"""And calls that take a clock, which may be another process's CPU time."""
+
 PATHS = _names("""
     open openat stat lstat newfstatat access faccessat faccessat2 readlink readlinkat statx rename renameat renameat2
     mkdir mkdirat rmdir creat link linkat unlink unlinkat symlink symlinkat getdents getdents64 chdir fchdir getcwd

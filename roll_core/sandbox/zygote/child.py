@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 
 from roll_core.sandbox import inside
 from roll_core.sandbox.kernel import landlock, libc
+from roll_core.sandbox.scratch import unpack
 from roll_core.sandbox.wire import STANDARD_FDS, RunRequest
 from roll_core.sandbox.zygote import attacks, identity, rlimits, root
 from roll_core.sandbox.zygote.state import Prepared
@@ -55,7 +56,12 @@ def run_child(prepared: Prepared, birth: Birth, control: socket.socket) -> NoRet
         control.detach()  # or its finaliser would close whatever has its number by then
         _leave_the_host(prepared, birth)
         job_fd, status = _place_descriptors(birth)
-        rlimits.set_limits(birth.request, own_address_space=prepared.address_space, other_threads=birth.other_threads)
+        rlimits.set_limits(
+            birth.request,
+            own_address_space=prepared.address_space,
+            other_threads=birth.other_threads,
+            may_execute=prepared.config.allow_processes,
+        )
         libc.install_filter(prepared.program.for_pid(os.getpid()))
         os.write(status, READY)
         os.close(status)
@@ -64,6 +70,7 @@ def run_child(prepared: Prepared, birth: Birth, control: socket.socket) -> NoRet
         os._exit(_HARNESS_FAILED)
     try:  # a job may be too large for the run's limits: from here on every failure is the program's
         job = _read_job(job_fd)
+        unpack(job)
         if job.get("mode") == attacks.MODE:
             attacks.main(job)
         inside.main(job, has_peer=birth.request.has_peer)

@@ -36,6 +36,8 @@ class _Job:
     uid: int | None
     watched: Watched
     stopped: Stop | None = None
+    failure: str | None = None
+    """Why it could not be watched, and so was killed."""
 
 
 class Loop:
@@ -109,8 +111,9 @@ class Loop:
 
     def _fork(self, request: RunRequest, fds: list[int], uid: int | None) -> _Job:
         prepared = self._prepared
+        other_threads = self._other_threads(uid)
         readable, writable = os.pipe()
-        birth = Birth(request, fds, writable, os.getpid(), uid, self._other_threads(uid))
+        birth = Birth(request, fds, writable, os.getpid(), uid, other_threads)
         began = time.monotonic()
         pid = 0
         try:
@@ -154,9 +157,19 @@ class Loop:
     def _enforce(self) -> None:
         now = time.monotonic()
         for job in self._jobs.values():
-            if job.stopped is None and (reason := job.watched.exceeded(now)) is not None:
-                self._stop(job, reason)
+            if job.stopped is None and job.failure is None:
+                self._check(job, now)
         self._next_check = time.monotonic() + _CHECK_S
+
+    def _check(self, job: _Job, now: float) -> None:
+        try:
+            reason = job.watched.exceeded(now)
+        except Exception as error:  # noqa: BLE001 - one run that cannot be watched must not take the others along
+            job.failure = f"cannot watch the run: {type(error).__name__}: {error}"
+            os.kill(job.pid, signal.SIGKILL)
+        else:
+            if reason is not None:
+                self._stop(job, reason)
 
     def _stop(self, job: _Job, reason: Stop) -> None:
         if job.stopped is None:
@@ -172,8 +185,8 @@ class Loop:
         self._give_back(job.uid)
         if job.stopped is None and job.watched.peaked(usage.ru_maxrss):
             job.stopped = "memory"
-        failure = None
-        if words != READY and job.stopped != "killed":
+        failure = job.failure
+        if failure is None and words != READY and job.stopped != "killed":
             failure = words.decode(errors="replace") or f"died in the lock-down, wait status {status}"
         self._send(
             RunReport(

@@ -107,7 +107,7 @@ class Proc:
         try:
             fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC, dir_fd=self._fd)
             try:
-                return os.read(fd, 1 << 16).decode()
+                return os.read(fd, 1 << 16).decode(errors="replace")  # programs choose their own names
             finally:
                 os.close(fd)
         except (FileNotFoundError, ProcessLookupError, PermissionError):  # gone, or hidden from us by the host

@@ -42,7 +42,7 @@ class Watched:
             return "cpu"
         if self.memory_kb << 10 > self._memory_limit:
             return "memory"
-        return "wall" if now > self._deadline and self._is_late(now) else None
+        return "wall" if now > self._deadline and self._is_late(now, family) else None
 
     def _measure(self, family: list[int]) -> None:
         used = cpu_seconds(self._pid)
@@ -58,8 +58,8 @@ class Watched:
         """Whether a peak of memory, known at the end, was over the limit."""
         return memory_kb << 10 > self._memory_limit
 
-    def _is_late(self, now: float) -> bool:
-        waited = 0.0 if self._host_pid is None else self._proc.waiting_seconds(self._host_pid)
+    def _is_late(self, now: float, family: list[int]) -> bool:
+        waited = max((self._proc.waiting_seconds(pid) for pid in family), default=0.0)
         wall_s = self._request.wall_s
         self._deadline = self.began + wall_s + min(waited, wall_s * (MAX_STRETCH - 1))
         return now > self._deadline

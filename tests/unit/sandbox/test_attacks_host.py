@@ -171,6 +171,20 @@ COMMANDING = {
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         check(resource.getrlimit(resource.RLIMIT_CORE) != (1, 1))
     """,
+    "session": "call('getsid', PID)",
+    "process group": "call('getpgid', PID)",
+    "policy of its scheduling": "os.sched_getscheduler(PID)",
+    "processors that it may use": "os.sched_getaffinity(PID)",
+    "parameters of its scheduling": "os.sched_getparam(PID)",
+    "attributes of its scheduling": "call('sched_getattr', PID, ctypes.create_string_buffer(64), 64, 0)",
+    "its slice of time": "os.sched_rr_get_interval(PID)",
+    "its priority": "os.getpriority(os.PRIO_PROCESS, PID)",
+    "its processor time": "__import__('time').clock_gettime((~PID << 3) | 2)",
+    "the clock of its processor time": "__import__('time').clock_getres((~PID << 3) | 2)",
+    "a timer on its processor time": """
+        timer = ctypes.c_int()
+        call('timer_create', ctypes.c_int((~PID << 3) | 2), None, ctypes.byref(timer))
+    """,
     "a larger pipe": "fcntl.fcntl(os.pipe()[0], 1031, 1 << 20)",
 }
 

@@ -180,14 +180,39 @@ def test_signals_go_to_the_process_itself(architecture: Architecture) -> None:
             assert family(call, other, 9) == ALLOW
 
 
+def test_questions_are_about_itself(architecture: Architecture) -> None:
+    questions = words("getpgid getsid sched_getparam sched_getscheduler sched_getattr sched_rr_get_interval")
+    for asked in (Asked(architecture, "landlock"), Asked(architecture, "seccomp")):
+        for call in (*questions, "sched_getaffinity"):
+            assert (asked(call, 0), asked(call, PID)) == (ALLOW, ALLOW)
+            answer = ENOSYS if call == "sched_getaffinity" else EPERM
+            assert {asked(call, other) for other in (1, -1, PID + 1)} == {answer}
+        assert asked("getpriority", 0, 0) == asked("getpriority", 0, PID) == ALLOW
+        assert asked("getpriority", 0, PID + 1) == asked("getpriority", 2, 1) == EPERM
+    contained = Asked(architecture, "ns")
+    assert {contained(call, 5) for call in questions} == {ALLOW}
+
+
+def test_clocks_are_its_own(architecture: Architecture) -> None:
+    clocks = words("clock_gettime clock_getres clock_nanosleep timer_create")
+    own = [*range(16), *(~0 << 3 | kind for kind in range(3)), *(~thread << 3 | 6 for thread in (0, PID, PID + 1))]
+    others = [16, 1000, *(~process << 3 | kind for process in (1, PID, PID + 1) for kind in range(4)), ~0 << 3 | 3]
+    for asked in (Asked(architecture, "landlock"), Asked(architecture, "seccomp")):
+        assert {asked(call, clock) for call in clocks for clock in own} == {ALLOW}
+        assert {asked(call, clock) for call in clocks for clock in others if not clock & 4} == {EPERM}
+    assert {Asked(architecture, "ns")(call, clock) for call in clocks for clock in own + others} == {ALLOW}
+
+
 def test_limits_are_its_own(asked: Asked) -> None:
     assert asked("prlimit64", 0) == asked("prlimit64", PID) == ALLOW
     assert asked("prlimit64", 1) == asked("prlimit64", -1) == EPERM
-    core, stack = 4, 3
-    assert asked("prlimit64", 0, stack, 0x1000) == asked("prlimit64", 0, core, 0) == ALLOW
+    core, stack, descriptors = 4, 3, 7
+    assert asked("prlimit64", 0, descriptors, 0x1000) == asked("prlimit64", 0, core, 0) == ALLOW
     assert asked("prlimit64", 0, core, 0x1000) == asked("prlimit64", PID, core, 1 << 40) == error(0)
+    assert asked("prlimit64", 0, stack, 0x1000) == asked("prlimit64", PID, stack, 1 << 40) == error(0)
+    assert asked("prlimit64", 0, stack, 0) == ALLOW
     if "setrlimit" in asked.architecture.numbers:
-        assert (asked("setrlimit", stack), asked("setrlimit", core)) == (ALLOW, error(0))
+        assert [asked("setrlimit", which) for which in (descriptors, stack, core)] == [ALLOW, error(0), error(0)]
     assert asked("setpriority", 0, 0, 5) == ALLOW
     for which, who in ((0, 1), (1, 0), (2, 0), (0, PID), (0, 1 << 32)):
         assert asked("setpriority", which, who, 5) == EPERM

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from roll_core.sandbox.inside.counting import Tally, candidate_names, free_names, imports, library_names, read_source
+from roll_core.sandbox.inside.counting import Tally, candidate_names, free_names, imports, read_source
+from roll_core.sandbox.inside.libraries import library_names
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,12 @@ import errno
 import fcntl
 import importlib
 import os
+import select
+import socket
 import subprocess
 import sys
+import time
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -21,6 +25,8 @@ from roll_core.sandbox.outcome import RunFiles, result_of
 from roll_core.sandbox.paths import readable_paths
 from roll_core.sandbox.wire import RunReport, RunRequest, decode, encode
 from roll_core.sandbox.zygote import identity
+from roll_core.sandbox.zygote.child import READY
+from roll_core.sandbox.zygote.loop import Loop, _Job
 from roll_core.sandbox.zygote.memory_modules import MemoryModules
 from roll_core.sandbox.zygote.usage import Proc
 from roll_core.sandbox.zygote.watch import MAX_STRETCH, Watched
@@ -37,6 +43,7 @@ class FakeProc:
         self.resident: dict[int, int] = {7: 0}
         self.proportional = 0
         self.waited = 0.0
+        self.waited_by_children = 0.0
         self.cpu = 0.0
 
     def host_pid(self, pidfd: int) -> int:
@@ -55,7 +62,7 @@ class FakeProc:
         return self.cpu
 
     def waiting_seconds(self, pid: int) -> float:
-        return self.waited
+        return self.waited if pid == 7 else self.waited_by_children
 
 
 def watched(proc: FakeProc, *, allow_processes: bool = False) -> Watched:
@@ -74,6 +81,14 @@ def test_the_wall_clock_is_stretched_by_time_spent_waiting_for_a_processor() -> 
     proc.waited = 1e6
     assert watch.exceeded(100.0 + 2.0 * MAX_STRETCH - 0.1) is None
     assert watch.exceeded(100.0 + 2.0 * MAX_STRETCH + 0.1) == "wall"
+
+
+def test_the_wall_clock_is_stretched_by_time_that_children_spent_waiting() -> None:
+    proc = FakeProc()
+    proc.resident = {7: 0, 8: 0}
+    proc.waited_by_children = 3.0
+    assert watched(proc, allow_processes=True).exceeded(104.9) is None
+    assert watched(proc, allow_processes=True).exceeded(105.1) == "wall"
 
 
 def test_memory_is_that_of_the_program_without_the_zygotes() -> None:
@@ -104,6 +119,46 @@ def test_cpu_time_of_a_family_is_added_up() -> None:
     proc.resident = {7: 0, 8: 0}
     proc.cpu = 1.1
     assert watch.exceeded(100.1) == "cpu"
+
+
+class Unwatchable:
+    """A run that cannot be watched."""
+
+    began = 0.0
+    cpu_s = 0.0
+    memory_kb = 0
+
+    def exceeded(self, now: float) -> None:
+        raise ValueError("no such number")
+
+    def peaked(self, memory_kb: int) -> bool:
+        return False
+
+
+def test_a_run_that_cannot_be_watched_ends_alone() -> None:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with ours, theirs:
+        loop = Loop(theirs, SimpleNamespace(run_uids=None, guards=()))
+        for run, watch in ((1, Unwatchable()), (2, watched(FakeProc()))):
+            pid = os.posix_spawn("/bin/sleep", ["sleep", "60"], {})
+            readable, writable = os.pipe()
+            os.write(writable, READY)
+            os.close(writable)
+            job = _Job(replace(REQUEST, run=run), pid, os.pidfd_open(pid), readable, None, watch)
+            watch.began = time.monotonic()
+            loop._jobs[job.pidfd] = job
+            loop._poll.register(job.pidfd, select.POLLIN)
+        loop._enforce()
+        loop._enforce()
+        first, second = loop._jobs.values()
+        loop._finish(first)
+        report = decode(ours.recv(1 << 16))
+        assert (report["run"], report["failure"]) == (1, "cannot watch the run: ValueError: no such number")
+        assert os.waitpid(second.pid, os.WNOHANG) == (0, 0)
+        loop._stop(second, "killed")
+        loop._finish(second)
+        report = decode(ours.recv(1 << 16))
+    assert (report["run"], report["failure"], report["stopped"]) == (2, None, "killed")
 
 
 def test_proc_tells_about_this_process() -> None:

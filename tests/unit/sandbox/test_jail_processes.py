@@ -10,7 +10,7 @@ import pytest
 
 from roll_core.sandbox import Ending, Limits, RunResult, Sandbox, SandboxUnavailableError
 
-LIMITS = Limits(cpu_s=0.6, wall_s=1.5, memory_mb=192, output_kb=64, processes=24, disk_mb=4)
+LIMITS = Limits(cpu_s=0.6, wall_s=2.5, memory_mb=192, output_kb=64, processes=24, disk_mb=4)
 
 
 @pytest.fixture(scope="module")
@@ -134,6 +134,18 @@ def test_attack_fails(family: Sandbox, name: str) -> None:
     result = run(family, ATTACKS[name], Limits())
     assert result.exit_code == 1, result
     assert result.result == b""
+
+
+def test_a_name_that_is_no_text_harms_nobody(family: Sandbox) -> None:
+    zygote = family._pool.shared()
+    other = family.start({"mode": "program", "source": "import time\ntime.sleep(0.5)\nprint('ok')"}, limits=LIMITS)
+    renamed = (
+        "import ctypes, os, time\nctypes.CDLL(None).prctl(15, b'\\xff) 1 (\\xfe', 0, 0, 0)\n"
+        "if os.fork() == 0: time.sleep(9)\ntime.sleep(0.3)\nprint('renamed')"
+    )
+    assert run(family, renamed).stdout == b"renamed\n"
+    assert other.wait().stdout == b"ok\n"
+    assert family._pool.shared() is zygote
 
 
 def test_no_process_is_left(family: Sandbox) -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 
 import pytest
 
-from roll_core.sandbox import Limits, Sandbox
+from roll_core.sandbox import Level, Limits, Sandbox
 
 EVERYWHERE = {
     "arithmetic": ("print(2 ** 100)", "1267650600228229401496703205376"),
@@ -35,6 +36,18 @@ EVERYWHERE = {
         "t = threading.Thread(target=lambda: print(f(10**5)))\nt.start()\nt.join()",
         "100000",
     ),
+    "a stack without limit": (
+        "import resource, sys\nfrom functools import lru_cache\n"
+        "resource.setrlimit(resource.RLIMIT_STACK, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))\n"
+        "sys.setrecursionlimit(10**9)\n@lru_cache(None)\ndef f(n): return n and 1 + f(n - 1)\nprint(f(150_000))",
+        "150000",
+    ),
+    "a stack as large as may be": (
+        "import resource\n_, hard = resource.getrlimit(resource.RLIMIT_STACK)\n"
+        "resource.setrlimit(resource.RLIMIT_STACK, (hard, hard))\n"
+        "resource.setrlimit(resource.RLIMIT_STACK, (1 << 29, -1))\nprint(hard >= 256 << 20)",
+        "True",
+    ),
     "deep recursion": (
         "import sys\nsys.setrecursionlimit(10**6)\ndef f(n): return n and 1 + f(n - 1)\nprint(f(50000))",
         "50000",
@@ -59,6 +72,18 @@ EVERYWHERE = {
     ),
     "anonymous memory": ("import mmap\nm = mmap.mmap(-1, 4096)\nm[:1] = b'x'\nprint(m[:1])", "b'x'"),
     "ctypes": ("import ctypes\nprint(ctypes.CDLL(None).abs(-3))", "3"),
+    "clocks of threads": (
+        "import threading, time\n"
+        "clocks = [time.CLOCK_PROCESS_CPUTIME_ID, time.CLOCK_THREAD_CPUTIME_ID, time.CLOCK_BOOTTIME]\n"
+        "clocks.append(time.pthread_getcpuclockid(threading.get_ident()))\n"
+        "print(all(time.clock_gettime(clock) >= 0 < time.clock_getres(clock) for clock in clocks))",
+        "True",
+    ),
+    "what it may ask about itself": (
+        "import os\nprint(os.getsid(0) >= 0, os.getpgid(os.getpid()) >= 0, os.sched_getscheduler(0), "
+        "os.sched_getaffinity(os.getpid()) == os.sched_getaffinity(0), os.getpriority(os.PRIO_PROCESS, 0))",
+        "True True 0 True 0",
+    ),
     "clocks": ("import time\nprint(time.time() > 0 < time.perf_counter(), time.process_time() >= 0)", "True True"),
     "randomness": ("import os, random, secrets\nprint(len(os.urandom(4)), len(secrets.token_bytes(4)))", "4 4"),
     "hashes": ("import hashlib\nprint(hashlib.sha256(b'').hexdigest()[:8])", "e3b0c442"),
@@ -145,6 +170,37 @@ def test_honest_program_with_files(ns: Sandbox, name: str) -> None:
     result = ns.run(source)
     assert result.is_clean, result
     assert result.stdout.decode().strip() == expected
+
+
+def test_files_lie_in_the_scratch_folder(ns: Sandbox) -> None:
+    files = {".planted": b"\xff\0x", "data/deep/words.txt": b"one\ntwo\n", "empty": b""}
+    look = (
+        "import os\nprint(sorted(os.listdir('.')), open('.planted', 'rb').read(), open('data/deep/words.txt').read())\n"
+        "open('empty', 'a').write('x')"
+    )
+    result = ns.run(look, files=files)
+    assert result.is_clean, result
+    assert result.stdout == b"['.planted', 'data', 'empty'] b'\\xff\\x00x' one\ntwo\n\n"
+    assert ns.run("import os\nprint(os.listdir('.'))").stdout == b"[]\n"
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        *({"/tmp/x": b""}, {"../x": b""}, {"a/../../x": b""}, {"": b""}, {".": b""}, {"a\0b": b""}, {"x" * 256: b""}),
+        *({"a": b"", "a/b": b""}, {"x": bytes((1 << 20) + 1)}, {str(i): b"" for i in range(257)}),
+    ],
+    ids=lambda files: next(iter(files))[:8] or "no name",
+)
+def test_files_that_cannot_lie_there_are_refused(ns: Sandbox, files: dict[str, bytes]) -> None:
+    with pytest.raises(ValueError, match="scratch folder"):
+        ns.run("print(1)", files=files, limits=Limits(disk_mb=1))
+
+
+@pytest.mark.parametrize("level", ["landlock", "seccomp"])
+def test_files_need_a_scratch_folder(open_level: Callable[[Level], Sandbox], level: Level) -> None:
+    with pytest.raises(ValueError, match=f"no scratch folder at the level '{level}'"):
+        open_level(level).run("print(1)", files={"x": b""})
 
 
 def test_much_input_that_nobody_reads(sandbox: Sandbox) -> None:

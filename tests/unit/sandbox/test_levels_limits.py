@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import time
+from dataclasses import replace
 
 import pytest
 
 from roll_core.sandbox import Ending, Limits, Sandbox
 
 LIMITS = Limits(cpu_s=0.5, wall_s=1.0, memory_mb=128, output_kb=64, processes=32, disk_mb=4)
+SHORT = {Ending.CPU: replace(LIMITS, cpu_s=0.25, wall_s=2.0), Ending.WALL: replace(LIMITS, wall_s=0.4)}
+"""For programs that have nothing to do before they reach their limit."""
 CAP = LIMITS.output_kb << 10
 
 ENDINGS = {
@@ -37,6 +40,12 @@ ENDINGS = {
         None,
     ),
     "shared memory at once": ("import mmap\nmmap.mmap(-1, 4 << 30)", Ending.MEMORY, 1),
+    "a thread with a large stack": (
+        "import sys, threading\nsys.setrecursionlimit(10**6)\nthreading.stack_size(1 << 29)\n"
+        "t = threading.Thread(target=lambda: print('done'))\nt.start()\nt.join()",
+        Ending.EXITED,
+        0,
+    ),
     "caught lack of memory": ("try: bytearray(4 << 30)\nexcept MemoryError: print('caught')", Ending.EXITED, 0),
     "a busy loop": ("while True: pass", Ending.CPU, None),
     "a long call into C": ("print(10 ** 10**9 % 7)", Ending.CPU, None),
@@ -72,7 +81,7 @@ ENDINGS = {
 def test_ending(sandbox: Sandbox, name: str) -> None:
     source, ending, exit_code = ENDINGS[name]
     began = time.monotonic()
-    result = sandbox.run(source, limits=LIMITS)
+    result = sandbox.run(source, limits=SHORT.get(ending, LIMITS))
     assert result.ending is ending, result
     if exit_code is not None:
         assert result.exit_code == exit_code
@@ -100,7 +109,9 @@ def test_the_result_file_has_an_end(sandbox: Sandbox) -> None:
 
 
 def test_a_stopped_program_ends(sandbox: Sandbox) -> None:
-    result = sandbox.run("import os, signal\nos.kill(os.getpid(), signal.SIGSTOP)\nprint('on')", limits=LIMITS)
+    result = sandbox.run(
+        "import os, signal\nos.kill(os.getpid(), signal.SIGSTOP)\nprint('on')", limits=SHORT[Ending.WALL]
+    )
     expected = (Ending.EXITED, b"on\n") if sandbox.level == "ns" else (Ending.WALL, b"")
     assert (result.ending, result.stdout) == expected
 

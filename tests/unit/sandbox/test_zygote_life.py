@@ -31,8 +31,9 @@ def fresh(level: Level, zygotes: int = 1) -> Sandbox:
         pytest.skip(str(error))
 
 
-@pytest.fixture(params=LEVELS)
+@pytest.fixture(params=LEVELS, scope="module")
 def own(request: pytest.FixtureRequest) -> Iterator[Sandbox]:
+    """Its zygotes are killed by some tests; the next run that comes to it starts others."""
     with fresh(request.param) as sandbox:
         yield sandbox
 
@@ -164,7 +165,9 @@ def test_runs_leave_nothing_behind(own: Sandbox) -> None:
     assert len(os.listdir("/proc/self/fd")) <= ours + 1
 
 
-def test_a_closed_sandbox_refuses_and_leaves_no_process(own: Sandbox) -> None:
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_closed_sandbox_refuses_and_leaves_no_process(level: Level) -> None:
+    own = fresh(level)
     process = own._pool._slots[0].channel._process
     everyone = [process.pid, *family_of(process.pid)]
     running = own.start({"mode": "program", "source": SLEEPER}, limits=LIMITS)
@@ -188,8 +191,8 @@ def test_a_dropped_sandbox_is_closed() -> None:
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_nothing_outlives_a_killed_host(level: Level) -> None:
-    fresh(level).close()
+def test_nothing_outlives_a_killed_host(level: Level, open_level: Callable[[Level], Sandbox]) -> None:
+    open_level(level)
     script = (
         "import sys, time\nfrom roll_core.sandbox import Sandbox, Limits\n"
         f"s = Sandbox({level!r})\n"

@@ -126,7 +126,7 @@ def test_the_language_decides_which_block_counts():
     ],
 )
 def test_odd_replies_take_little_time(unit):
-    started = time.perf_counter()
+    started = time.process_time()
     with contextlib.suppress(NoProgramError):
         extract_code(unit * (400_000 // len(unit)))
-    assert time.perf_counter() - started < 3.0
+    assert time.process_time() - started < 1.0

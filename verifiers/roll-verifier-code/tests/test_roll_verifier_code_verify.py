@@ -127,6 +127,25 @@ def test_a_broken_checker_is_the_tasks_fault():
     assert CodeVerifier().verify("print('x')", sloppy).status is Status.INCORRECT
 
 
+@pytest.mark.parametrize(
+    ("checker", "case", "status"),
+    [
+        ("def check(i, o, e):\n    return int(o) > 5\n", {"stdout": "any number"}, Status.INCORRECT),
+        ("import os\ndef check(i, o):\n    int(o) if o == '1' else os._exit(1)\n    return 1\n", {}, Status.INCORRECT),
+        ("def check(i, o):\n    return int('9' * len(o))\n", {}, Status.INCORRECT),
+        ("def check(i, o, e):\n    if o == e: return True\n", {"stdout": "1"}, Status.INCORRECT),
+        ("def check(i, o, e):\n    return o == e, 'why'\n", {"stdout": "1"}, Status.ERROR),
+        ("import no_such\ndef check(i, o):\n    return True\n", {}, Status.ERROR),
+        ("import os\nos._exit(0)\ndef check(i, o):\n    return True\n", {}, Status.ERROR),
+        ("def check(i, o):\n    import no_such\n    return True\n", {}, Status.ERROR),
+        ("def check(i, o):\n    True\n", {}, Status.ERROR),
+    ],
+)
+def test_what_a_program_prints_decides_not_whether_it_is_scored(checker, case, status):
+    tests = {"type": "checker", "checker": checker, "cases": [{"stdin": "", **case}]}
+    assert CodeVerifier().verify("print('rubbish')", tests).status is status
+
+
 def test_stop_early_leaves_the_rest_out():
     slow = "import sys\nn = int(input())\nprint(n if n else 1)"
     tests = {"type": "stdio", "cases": [{"stdin": f"{n}\n", "stdout": f"{n}\n"} for n in (1, 0, 2)]}

@@ -28,14 +28,22 @@ def check_asserts(code: str, reference: str) -> None:
     """Refuse test code that cannot fail.
 
     Raises:
-        TaskError: the code or its reference does not parse, or no `assert` in the code can be reached.
+        TaskError: the code or its reference does not parse, or no `assert` and no call of an `assert...` method in it
+            can be reached.
     """
     parse_trusted(reference, "the reference of the tests")
     tree = parse_trusted(code, "the test code")
-    if not any(isinstance(node, ast.Assert) for node in ast.walk(tree)):
+    if not any(map(_is_assertion, ast.walk(tree))):
         raise TaskError("the test code holds no assert; an answer cannot pass nothing")
-    if not any(isinstance(node, ast.Assert) for node in _reachable(tree)):
+    if not any(map(_is_assertion, _reachable(tree))):
         raise TaskError("no assert of the test code is ever reached; an answer cannot pass nothing")
+
+
+def _is_assertion(node: ast.AST) -> bool:
+    """Whether this is an `assert`, or calls a method of unittest's such as `self.assertEqual`."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        return node.func.attr.startswith("assert")
+    return isinstance(node, ast.Assert)
 
 
 def _reachable(tree: ast.Module) -> Iterator[ast.AST]:
@@ -82,4 +90,6 @@ def check_arguments(checker: str) -> int:
     most = 3 if arguments.vararg else len(arguments.posonlyargs) + len(arguments.args)
     if least > 3 or most < 2 or any(default is None for default in arguments.kw_defaults):
         raise TaskError("the checker's 'check' must take (stdin, stdout) or (stdin, stdout, expected)")
+    if not any(isinstance(node, ast.Return) and node.value is not None for node in ast.walk(found[-1])):
+        raise TaskError("the checker's 'check' returns nothing; it must return a bool, or a number from 0 to 1")
     return 3 if most >= 3 else 2

@@ -12,6 +12,10 @@ from roll_verifier_code.outcome import CaseOutcome
 _SPENT = CaseOutcome("timeout", "not run: the time for all cases together was used up")
 
 
+_LEAST_S = 0.01
+"""What is less than this is no time to run anything in."""
+
+
 @dataclass(frozen=True, slots=True)
 class Budget:
     """Limits of one answer's runs."""
@@ -29,7 +33,7 @@ class Budget:
         if self.total_s is None:
             return self.limits
         left = self.started + self.total_s - time.monotonic()
-        return replace(self.limits, wall_s=min(self.limits.wall, left)) if left > 0 else None
+        return replace(self.limits, wall_s=min(self.limits.wall, left)) if left >= _LEAST_S else None
 
     def each(self, count: int, judge: Callable[[int, Limits], CaseOutcome]) -> Iterator[CaseOutcome]:
         """Judge case after case; each has a run of its own, also behind one that failed."""

@@ -9,15 +9,16 @@ from roll_core.sandbox.codec import CodecError
 from roll_core.sandbox.sessions import Call, run_calls
 from roll_verifier_code.budget import Budget
 from roll_verifier_code.endings import outcome_of_end
-from roll_verifier_code.errors import TaskError
+from roll_verifier_code.errors import TaskError, shown
 from roll_verifier_code.judges import Program
 from roll_verifier_code.outcome import CaseOutcome
 from roll_verifier_code.tasks import CheckedCase, CheckerTests
 
-LIMITS = Limits(cpu_s=10.0, memory_mb=1024)
-"""Of one call of a checker."""
-_BUGS = frozenset({"NameError", "ImportError", "ModuleNotFoundError", "NotLoaded"})
-"""What is wrong with a checker that fails so on no output at all, whatever that is worth."""
+LIMITS = Limits(cpu_s=10.0, wall_s=20.0, memory_mb=1024)
+"""Of one call of a checker; this is what a verdict may take beyond its budget."""
+_BUGS = frozenset({"NameError", "ImportError", "ModuleNotFoundError", "NoShare"})
+"""What is wrong with a checker that fails so both on an output and on the expected one."""
+_ENDED = "Ended"
 
 
 class _Said(NamedTuple):
@@ -31,10 +32,12 @@ class _Said(NamedTuple):
 def judge_checked(program: Program, sandbox: Sandbox, tests: CheckerTests, budget: Budget) -> list[CaseOutcome]:
     """Run the program once per case, and the checker on what it printed, each in a jail of its own.
 
-    A checker that fails on an output, or returns neither a bool nor a number in [0, 1], gives no credit for it.
+    A checker that fails on an output, or returns neither a bool nor a number in [0, 1], gives no credit for it. What a
+    program prints must not decide whether it is scored, so only what is wrong with any output is the checker's fault.
 
     Raises:
-        TaskError: the checker does so for the expected output too, or cannot be loaded: it is broken.
+        TaskError: the checker cannot be loaded, misses a name or a module, or returns another type for the expected
+            output too.
     """
 
     def judge(index: int, limits: Limits) -> CaseOutcome:
@@ -45,7 +48,7 @@ def judge_checked(program: Program, sandbox: Sandbox, tests: CheckerTests, budge
             return ended
         said = _ask(sandbox, tests, case, run.stdout.decode("utf-8", "replace"))
         if said.share is None:
-            _confirm(sandbox, tests, case, said.reason)
+            _confirm(sandbox, tests, case, said)
         share = said.share or 0.0
         if share == 1.0:
             return CaseOutcome("pass", fraction=share, cpu_s=run.cpu_s, level=run.level)
@@ -64,21 +67,28 @@ def _ask(sandbox: Sandbox, tests: CheckerTests, case: CheckedCase, output: str) 
     answer = answers[0]
     if answer is None:
         ended = outcome_of_end(run, LIMITS)
-        kind = "Timeout" if ended is not None and ended.word == "timeout" else "NotLoaded"
-        return _Said(None, kind, f"the checker did not return: {ended.reason if ended else 'it ended'}")
+        return _Said(None, _ENDED, f"the checker did not return: {ended.reason if ended else 'it ended'}")
     if answer.error is not None:
         return _Said(None, answer.error, f"the checker raised {answer.error}: {answer.message[:200]}")
     try:
         value = answer.value()
-    except CodecError as error:
-        return _Said(None, "NoValue", f"the checker returned what cannot be read: {error}")
+    except (CodecError, ArithmeticError, ValueError) as error:
+        return _Said(None, "NoValue", f"the checker returned what cannot be read: {str(error)[:200]}")
     if isinstance(value, bool | int | float) and 0 <= value <= 1:
         return _Said(float(value))
-    return _Said(None, "NoShare", f"the checker returned {value!r:.60}, neither a bool nor a number from 0 to 1")
+    kind = "NotInRange" if isinstance(value, int | float | None) else "NoShare"
+    return _Said(None, kind, f"the checker returned {shown(value)}, neither a bool nor a number from 0 to 1")
 
 
-def _confirm(sandbox: Sandbox, tests: CheckerTests, case: CheckedCase, reason: str) -> None:
-    """Refuse a checker that gives nothing for the expected output either, or without one cannot work at all."""
-    said = _ask(sandbox, tests, case, case.expected or "")
-    if said.share is None and (case.expected is not None or said.error in _BUGS):
-        raise TaskError(f"{reason}; and for {'no' if case.expected is None else 'the expected'} output: {said.reason}")
+def _confirm(sandbox: Sandbox, tests: CheckerTests, case: CheckedCase, said: _Said) -> None:
+    """Refuse a checker that cannot be loaded, or fails in the same way where nothing is the program's."""
+    if said.error == _ENDED:
+        probe = f"{tests.checker}\n\ndef __probe__():\n    return True\n"
+        answers, _ = run_calls(sandbox, probe, [Call("__probe__", ())], limits=LIMITS)
+        if answers[0] is None or answers[0].error is not None:
+            raise TaskError(f"the checker cannot be loaded: {said.reason}")
+    elif said.error in _BUGS:
+        other = _ask(sandbox, tests, case, case.expected or "")
+        if other.error in _BUGS:
+            expected = "no output" if case.expected is None else "the expected output"
+            raise TaskError(f"{said.reason}; and for {expected}: {other.reason}")

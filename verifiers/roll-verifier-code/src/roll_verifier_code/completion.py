@@ -19,7 +19,8 @@ def complete(prompt: str, entry_point: str, code: str) -> str:
         code: the answer.
     """
     code = code.replace("\r\n", "\n")
-    whole = re.search(rf"^(?:(?:async[ \t]+)?def|class)[ \t]+{entry_point}\b|^{entry_point}[ \t]*=", code, re.MULTILINE)
+    name = re.escape(entry_point)
+    whole = re.search(rf"^(?:(?:async[ \t]+)?def|class)[ \t]+{name}\b|^{name}[ \t]*=", code, re.MULTILINE)
     if whole is None:
         return f"{prompt.rstrip()}\n{_indented(code)}"
     future = "".join(f"{line.strip()}\n" for line in _FUTURE.findall(code))

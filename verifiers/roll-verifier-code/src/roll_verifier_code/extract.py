@@ -9,19 +9,22 @@ from __future__ import annotations
 
 import re
 
-from roll_verifier_code.fences import KNOWN_TAGS, LANGUAGE_TAGS, OPENER, Block, after_strings, read_block
+from roll_verifier_code.fences import KNOWN_TAGS, LANGUAGE_TAGS, OPENER, Block, BlockReader, TangledError
+from roll_verifier_code.strings import StringTracker
 
 MAX_CHARS = 400_000
 """Characters of a reply that are looked at; a longer one holds no answer."""
 _TAG = re.compile(r"<(?P<close>/?)think(?:ing)?>", re.IGNORECASE)
 _EVENT = re.compile(rf"(?P<think>{_TAG.pattern})|(?P<opener>{OPENER.pattern})", re.IGNORECASE | re.MULTILINE)
-_ENDS_THINKING = re.compile(r"^[ \t]*</think(?:ing)?>", re.IGNORECASE | re.MULTILINE)
-_ONE_LINE = re.compile(r"```(?:(?P<tag>[a-z+0-9]+)[ \t]+)?(?P<code>[^`\n]+)```", re.IGNORECASE)
+_ENDS_THINKING = re.compile(r"^[ \t]*+</think(?:ing)?>", re.IGNORECASE | re.MULTILINE)
+_ONE_LINE = re.compile(r"```(?:(?P<tag>[a-z+0-9]++)[ \t]++)?(?P<code>[^`\n]++)```", re.IGNORECASE)
 _LOOK_BACK = 300
 _QUOTES = frozenset("\"'`\\")
 _CODE_LINE = re.compile(
-    r"^\s*(?:(?:async\s+)?def\s|class\s|import\s|from\s+\S+\s+import\s|(?:if|for|while|with|elif)\s.*:|(?:try|else):"
-    r"|return\b|@\w|[\w.\[\], ]+\s*[-+*/%|&]?=(?!=)|[\w.]+\(|#include|#!|using\s|function\b|(?:let|const|var)\s|int\s)",
+    r"^[^\S\n]*+(?:(?:async[ \t]++)?def\s|class\s|import\s|from[ \t]++\S++[ \t]++import\s"
+    r"|(?:if|for|while|with|elif)\s[^:\n]*+:|(?:try|else):"
+    r"|return\b|@\w|[\w.\[\], ]++[ \t]*+[-+*/%|&]?=(?!=)|[\w.]++\("
+    r"|#include|#!|using\s|function\b|(?:let|const|var)\s|int\s)",
     re.MULTILINE,
 )
 
@@ -38,10 +41,12 @@ def extract_code(response: str, language: str = "python") -> str:
     """
     if len(response) > MAX_CHARS:
         raise NoProgramError(f"the reply has {len(response)} characters, more than {MAX_CHARS}")
-    blocks, prose = read_reply(response)
-    code = _choose(blocks, language, prose).removeprefix("\ufeff")
     try:
+        blocks, prose = read_reply(response)
+        code = _choose(blocks, language, prose).removeprefix("\ufeff")
         code.encode("utf-8")
+    except TangledError as error:
+        raise NoProgramError(f"the reply cannot be read: {error}") from error
     except UnicodeEncodeError as error:
         raise NoProgramError(f"the program is no valid Unicode: {error.reason}") from error
     comment = "//" if language in ("cpp", "javascript") else "#"
@@ -60,19 +65,23 @@ def read_reply(text: str) -> tuple[list[Block], str]:
     """
     blocks: list[Block] = []
     kept: list[str] = []
-    start = position = prose = 0  # of the text not yet kept, of the search, and of the text behind the last block
+    reader, strings = BlockReader(text), StringTracker(text)
+    start = position = 0  # of the text not yet kept, and of the search
     while event := _EVENT.search(text, position):
         if event["think"] and _is_quoted(text, event):
             position = event.end()
         elif event["think"] and event["close"]:
             blocks, kept = [], []
-            start = position = prose = event.end()
+            start = position = event.end()
+            strings.restart(position)
         elif event["think"]:
             kept += [text[start : event.start()], "\n"]
             end = next((tag.end() for tag in _TAG.finditer(text, event.end()) if tag["close"]), None)
-            start = position = prose = len(text) if end is None else end
-        elif inside := _string_at(text, prose, event):
-            position = prose = inside
+            start = position = len(text) if end is None else end
+            strings.restart(position)
+        elif inside := strings.end_of_string(event.start(), event.end()):
+            position = inside
+            strings.restart(position)
         else:
             opener = OPENER.search(text, event.start())
             if opener is None:  # the event is such a match itself
@@ -80,12 +89,13 @@ def read_reply(text: str) -> tuple[list[Block], str]:
             if opener["inline"] and "```" in text[_line_start(text, opener) : opener.start("inline")]:
                 position = opener.end()  # the end of code within a line
                 continue
-            block = read_block(text, opener)
+            block = reader.read(opener)
             if ended := _ENDS_THINKING.search(text, opener.end(), block.end):
                 position = ended.start()
                 continue
             blocks.append(block)
-            position = prose = max(block.end, opener.end())
+            position = max(block.end, opener.end())
+            strings.restart(position)
     return blocks, "".join([*kept, text[start:]])
 
 
@@ -102,14 +112,6 @@ def _is_quoted(text: str, tag: re.Match[str]) -> bool:
     if line[-1] in _QUOTES:
         return True
     return bool(tag["close"]) and (_TAG.search(line) is not None or text[tag.end() : tag.end() + 1] in _QUOTES)
-
-
-def _string_at(text: str, start: int, fence: re.Match[str]) -> int:
-    """Where the triple-quoted string ends in which a fence stands, or 0 when it stands in none."""
-    string = ""
-    for line in text[start : fence.start()].split("\n"):
-        string = after_strings(line, string)
-    return text.find(string, fence.end()) + 3 if string and text.find(string, fence.end()) >= 0 else 0
 
 
 def _choose(blocks: list[Block], language: str, prose: str) -> str:

@@ -10,15 +10,17 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from roll_verifier_code.strings import after_strings
+
 OPENER = re.compile(
-    r"^(?P<indent>[ \t]*)(?:(?P<tilde>~{3,})|(?P<fence>`{3,}))[ \t]*(?P<info>[^\n`]*)$"
-    r"|(?P<inline>`{3,})[ \t]*(?P<tag>[\w+#.-]*)[ \t]*$",
+    r"^(?P<indent>[ \t]*+)(?:(?P<tilde>~{3,}+)|(?P<fence>`{3,}+))[ \t]*+(?P<info>[^\n`]*+)$"
+    r"|(?<!`)(?P<inline>`{3,}+)[ \t]*+(?P<tag>[\w+#.-]*+)[ \t]*+$",
     re.MULTILINE,
 )
 """A line that opens a block, or one that ends in an opening fence with at most one word behind it."""
-_TOKEN = re.compile(r"\"\"\"|'''|\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'|#.*")
-_MAX_LINE = 20_000
-"""Longer lines are not searched for strings."""
+_MAX_CHARS = 8_000_000
+_MAX_LINES = 60_000
+"""Characters and lines of a text that are read, however often; a plain text is read once."""
 _STRINGLESS = frozenset({"c", "c++", "cpp", "cc", "javascript", "js", "node", "bash", "sh", "shell"})
 
 
@@ -36,63 +38,75 @@ class Block:
     """Where the text goes on behind it."""
 
 
-def read_block(text: str, opener: re.Match[str]) -> Block:
-    """The block that a match of `OPENER` begins, up to its closing fence, the next tagged fence, or the end."""
-    fence = opener["tilde"] or opener["fence"] or opener["inline"]
-    indent = _width(opener["indent"] or "")
-    tag = _tag(opener["info"] or opener["tag"] or "")
-    start = min(opener.end() + 1, len(text))
-    body, end = _find_end(text, start, fence, indent, has_strings=tag not in _STRINGLESS)
-    return Block(tag, _dedent(text[start:body], indent), opener.start(), end)
+class TangledError(ValueError):
+    """The fences of a text run through each other so that reading them would take too long."""
 
 
-def _find_end(text: str, start: int, fence: str, indent: int, *, has_strings: bool) -> tuple[int, int]:
-    """Where a block's text ends, and where the text behind it begins."""
-    closing = re.compile(rf"^(?P<indent>[ \t]*){fence}{fence[0]}*(?P<rest>[^\n]*)$")
-    passed: tuple[int, int] | None = None
-    string = ""
-    position = start
-    while position < len(text):
-        line_end = text.find("\n", position)
-        line_end = len(text) if line_end < 0 else line_end
-        line = text[position:line_end]
-        found = closing.match(line) if fence in line else None
-        if found is not None and _width(found["indent"]) < indent + 4:
-            is_next = _is_tag(found["rest"])
-            end = position if is_next else line_end - len(found["rest"])
-            if not string:
-                return position, end
-            passed = passed or (position, end)
-        elif not string and line.rstrip().endswith(fence) and "#" not in line:
-            return position + line.rindex(fence), line_end
-        if has_strings:
-            string = after_strings(line, string)
-        position = line_end + 1
-    return passed or (len(text), len(text))
+class BlockReader:
+    """Reads the blocks of one text, for as long as reading them again and again stays within bounds."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._chars = _MAX_CHARS
+        self._lines = _MAX_LINES
+
+    def read(self, opener: re.Match[str]) -> Block:
+        """The block that a match of `OPENER` begins, up to its closing fence, the next tagged fence, or the end.
+
+        Raises:
+            TangledError: too much of the text was read already.
+        """
+        fence = opener["tilde"] or opener["fence"] or opener["inline"]
+        indent = _width(opener["indent"] or "")
+        tag = _tag(opener["info"] or opener["tag"] or "")
+        start = min(opener.end() + 1, len(self._text))
+        body, end = self._find_end(start, fence, indent, has_strings=tag not in _STRINGLESS)
+        self._spend(body - start, 0)
+        return Block(tag, _dedent(self._text[start:body], indent), opener.start(), end)
+
+    def _spend(self, chars: int, lines: int) -> None:
+        self._chars -= chars
+        self._lines -= lines
+        if self._chars < 0 or self._lines < 0:
+            raise TangledError("its code fences are tangled: they open and close each other too often")
+
+    def _find_end(self, start: int, fence: str, indent: int, *, has_strings: bool) -> tuple[int, int]:
+        """Where a block's text ends, and where the text behind it begins.
+
+        Only lines that hold the fence, or the delimiter of a triple-quoted string, are looked at.
+        """
+        text = self._text
+        marks = re.compile(f"(?<!{fence[0]}){fence[0]}{{{len(fence)}}}" + ("|\"\"\"|'''" if has_strings else ""))
+        passed: tuple[int, int] | None = None
+        string = ""
+        position = start
+        while mark := marks.search(text, position):
+            line_start = max(text.rfind("\n", position, mark.start()) + 1, position)
+            line_end = text.find("\n", mark.end())
+            line_end = len(text) if line_end < 0 else line_end
+            self._spend(line_end - position, 1)
+            line = text[line_start:line_end]
+            rest = _behind_fence(line, fence, indent)
+            if rest is not None:
+                found = (line_start, line_start if _is_tag(rest) else line_end - len(rest))
+                if not string:
+                    return found
+                passed = passed or found
+            elif not string and line.rstrip().endswith(fence) and "#" not in line:
+                return line_start + line.rindex(fence), line_end
+            if has_strings:
+                string = after_strings(line, string)
+            position = line_end + 1
+        self._spend(len(text) - min(position, len(text)), 0)
+        return passed or (len(text), len(text))
 
 
-def after_strings(line: str, string: str = "") -> str:
-    """The delimiter of the triple-quoted string that is open behind `line`, or "".
-
-    Args:
-        line: one line of Python.
-        string: the delimiter that is open before it.
-    """
-    if len(line) > _MAX_LINE:
-        return string
-    position = 0
-    while True:
-        if string:
-            position = line.find(string, position)
-            if position < 0:
-                return string
-            position, string = position + 3, ""
-        for token in _TOKEN.finditer(line, position):
-            if token[0] in ('"""', "'''"):
-                string, position = token[0], token.end()
-                break
-        else:
-            return ""
+def _behind_fence(line: str, fence: str, indent: int) -> str | None:
+    """What stands behind the fence that begins a line; None where none does that could close or follow a block."""
+    bare = line.lstrip(" \t")
+    if not bare.startswith(fence) or _width(line[: len(line) - len(bare)]) >= indent + 4:
+        return None
+    return bare.lstrip(fence[0])
 
 
 def _is_tag(rest: str) -> bool:
@@ -111,9 +125,7 @@ def _width(indent: str) -> int:
 
 def _dedent(code: str, width: int) -> str:
     """Take up to `width` columns of blanks from every line, as Markdown does."""
-    if not width:
-        return code
-    return "\n".join(re.sub(rf"^[ \t]{{0,{width}}}", "", line) for line in code.split("\n"))
+    return re.sub(rf"^[ \t]{{1,{width}}}", "", code, flags=re.MULTILINE) if width else code
 
 
 PYTHON_TAGS = frozenset({"python", "py", "python3", "py3", "python2", "ipython", "ipython3", "sage", "cpython", "pypy"})

@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from roll_verifier_code.asserts import parse_trusted
-from roll_verifier_code.errors import TaskError
+from roll_verifier_code.errors import TaskError, shown
 from roll_verifier_code.livecodebench import livecodebench_tests
 from roll_verifier_code.pytest_style import pytest_tests
 
@@ -78,7 +78,7 @@ def _humaneval(row: Mapping[str, Any]) -> dict[str, Any]:
     """The tests call `check`; helper functions of the prompt are the task's own, so an answer cannot replace them."""
     prompt, entry_point = _text(row, "prompt"), _text(row, "entry_point")
     if not entry_point.isidentifier():
-        raise TaskError(f"row: 'entry_point' must be a name, got {entry_point!r:.60}")
+        raise TaskError(f"row: 'entry_point' must be a name, got {shown(entry_point)}")
     return {
         "type": "asserts",
         "code": f"{_text(row, 'test')}\n\ncheck({entry_point})\n",

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
 from roll_core.sandbox.types import Limits
-from roll_verifier_code.errors import TaskError, check_keys
+from roll_verifier_code.errors import TaskError, check_keys, shown
 
 FIELDS = {
     "time_s": "cpu_s",
@@ -18,6 +17,8 @@ FIELDS = {
     "wall_s": "wall_s",
 }
 """What tests call a limit, and what the sandbox calls it."""
+
+_MOST = 1e9
 
 
 def read_limits(*layers: Mapping[str, Any] | None) -> Limits:
@@ -34,7 +35,7 @@ def read_limits(*layers: Mapping[str, Any] | None) -> Limits:
         if layer is None:
             continue
         if not isinstance(layer, Mapping):
-            raise TaskError(f"limits must be a mapping such as {{'time_s': 5}}, got {layer!r:.60}")
+            raise TaskError(f"limits must be a mapping such as {{'time_s': 5}}, got {shown(layer)}")
         check_keys(layer, FIELDS, "limits")
         for key, value in layer.items():
             merged[FIELDS[key]] = _number(key, value)
@@ -43,6 +44,6 @@ def read_limits(*layers: Mapping[str, Any] | None) -> Limits:
 
 
 def _number(key: str, value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value <= 0:
-        raise TaskError(f"limits: '{key}' must be a positive number, got {value!r:.60}")
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= _MOST:
+        raise TaskError(f"limits: '{key}' must be a positive number, got {shown(value)}")
     return value

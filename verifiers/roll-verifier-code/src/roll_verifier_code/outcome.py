@@ -6,7 +6,8 @@ The detail of a verdict is one line: the outcome, then `key=value` pairs parted 
 
 * outcome: `pass`, `fail` (ran, wrong result), `timeout` (CPU or wall clock), `error` (exception, exit status, signal,
   memory, output or disk limit, refused operation, no program); cases that differ make `fail`.
-* `cause`: `candidate`, or for an `error` without a score `task` (the tests are broken) or `sandbox` (the machinery).
+* `cause`: `candidate`, or for an `error` without a score `task` (the tests are broken), `sandbox` (the machinery) or
+  `verifier` (a fault of this package).
 * `fraction`: of the cases passed, nine digits; `level`: how the program was jailed.
 
 The reason is a sentence for people that ends in `(cases=timeout,pass*2 cpu_s=2.013)`: the outcome of each case in
@@ -19,17 +20,18 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Literal, cast
+from typing import Literal, cast, get_args
 
 from roll_core.types import Verdict
+from roll_verifier_code.printable import escape_code, escape_line
 
 Word = Literal["pass", "fail", "timeout", "error"]
-Cause = Literal["candidate", "task", "sandbox"]
+Cause = Literal["candidate", "task", "sandbox", "verifier"]
 
 _CASES_LIMIT = 1000
 _END = re.compile(r"\((?:cases=(?P<cases>\S+) )?cpu_s=(?P<cpu>\d+(?:\.\d+)?)\)$")
-_WORDS = ("pass", "fail", "timeout", "error")
-_CAUSES = ("candidate", "task", "sandbox")
+_WORDS = get_args(Word)
+_CAUSES = get_args(Cause)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,11 +127,13 @@ def combine(cases: Sequence[CaseOutcome]) -> Outcome:
 def to_verdict(cases: Sequence[CaseOutcome], code: str, *, partial: bool) -> Verdict:
     """The verdict on `code`: its score is 1 or 0, or with `partial` the fraction of cases passed."""
     found = combine(cases)
+    code = escape_code(code)
     if found.outcome == "pass":
         return Verdict.correct(code, detail=found.detail(), reason=f"all cases passed {found.end()}")
     number, first = next((n, case) for n, case in enumerate(cases, 1) if case.word != "pass")
     passed = found.cases.count("pass")
-    reason = f"{passed} of {len(cases)} cases passed; case {number}: {first.reason[:500] or first.word} {found.end()}"
+    why = escape_line(first.reason[:500]) or first.word
+    reason = f"{passed} of {len(cases)} cases passed; case {number}: {why} {found.end()}"
     score = min(found.fraction or 0.0, 1.0 - 1e-9) if partial else 0.0
     return Verdict.incorrect(code, score=score, detail=found.detail(), reason=reason)
 
@@ -137,9 +141,9 @@ def to_verdict(cases: Sequence[CaseOutcome], code: str, *, partial: bool) -> Ver
 def no_program(reason: str) -> Verdict:
     """The verdict on a reply without a program."""
     found = Outcome("error", fraction=0.0)
-    return Verdict.invalid(f"{reason} {found.end()}", detail=found.detail())
+    return Verdict.invalid(f"{escape_line(reason)} {found.end()}", detail=found.detail())
 
 
-def broken(reason: str, cause: Literal["task", "sandbox"]) -> Verdict:
+def broken(reason: str, cause: Literal["task", "sandbox", "verifier"]) -> Verdict:
     """The verdict where no score can be given."""
-    return Verdict.error(reason, detail=Outcome("error", cause).detail())
+    return Verdict.error(escape_line(reason), detail=Outcome("error", cause).detail())

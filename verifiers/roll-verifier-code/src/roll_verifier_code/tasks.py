@@ -5,13 +5,15 @@ Tests are a mapping with a `type`; rows of known data sets are turned into one b
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from roll_verifier_code.asserts import check_arguments, check_asserts
 from roll_verifier_code.compare import Compare, comparison
-from roll_verifier_code.errors import TaskError, check_keys, nearest
+from roll_verifier_code.errors import TaskError, check_keys, nearest, shown
+from roll_verifier_code.pytest_style import with_runner
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +96,7 @@ def read_tests(tests: Mapping[str, Any]) -> Tests:
     kind = tests.get("type")
     if not isinstance(kind, str) or kind not in _READERS:
         known = ", ".join(map(repr, _READERS))
-        raise TaskError(f"tests: 'type' must be one of {known}, got {kind!r:.60}{nearest(kind, _READERS)}")
+        raise TaskError(f"tests: 'type' must be one of {known}, got {shown(kind)}{nearest(kind, _READERS)}")
     return _READERS[kind](tests)
 
 
@@ -123,7 +125,7 @@ def _calls(tests: Mapping[str, Any]) -> CallTests:
     check_keys(tests, ("type", "function", "cases", "tolerance"), "tests")
     function = tests.get("function")
     if not (isinstance(function, str) and all(part.isidentifier() for part in function.split("."))):
-        raise TaskError(f"tests: 'function' must be a name, got {function!r:.60}")
+        raise TaskError(f"tests: 'function' must be a name, got {shown(function)}")
     tolerance = tests.get("tolerance", 0.0)
     cases = []
     for number, case in enumerate(_cases(tests, ("args", "kwargs", "expected", "any_of", "tolerance")), 1):
@@ -141,8 +143,12 @@ def _call_case(case: Mapping[str, Any], number: int, tolerance: Any) -> CallCase
     expected = case["any_of"] if "any_of" in case else [case["expected"]]
     if not isinstance(expected, list | tuple) or not expected:
         raise TaskError(f"case {number}: 'any_of' must be a list of values")
-    if isinstance(tolerance, bool) or not isinstance(tolerance, int | float) or not 0 <= tolerance < float("inf"):
-        raise TaskError(f"case {number}: 'tolerance' must be a number from 0, got {tolerance!r:.60}")
+    if (
+        isinstance(tolerance, bool)
+        or not isinstance(tolerance, int | float)
+        or not 0 <= tolerance <= sys.float_info.max
+    ):
+        raise TaskError(f"case {number}: 'tolerance' must be a number from 0, got {shown(tolerance)}")
     return CallCase(tuple(args), dict(kwargs), tuple(expected), float(tolerance))
 
 
@@ -155,6 +161,7 @@ def _asserts(tests: Mapping[str, Any]) -> AssertTests:
             raise TaskError(f"tests: '{key}' must be text, got {type(text).__name__}")
     if texts["prompt"] and not texts["entry_point"]:
         raise TaskError("tests: a 'prompt' needs the 'entry_point' that it begins")
+    texts["code"] = with_runner(texts["code"])
     check_asserts(texts["code"], texts["reference"])
     return AssertTests(in_place=bool(tests.get("in_place")), **texts)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,7 +14,7 @@ from roll_core.types import Prompt, Rollout, Verdict
 from roll_verifier_code.budget import Budget
 from roll_verifier_code.checkers import judge_checked
 from roll_verifier_code.completion import complete
-from roll_verifier_code.errors import TaskError, nearest
+from roll_verifier_code.errors import TaskError, nearest, shown
 from roll_verifier_code.extract import NoProgramError, extract_code
 from roll_verifier_code.formats import normalise
 from roll_verifier_code.judges import Program, judge_asserts, judge_calls, judge_stdio
@@ -22,6 +23,8 @@ from roll_verifier_code.limits import read_limits
 from roll_verifier_code.machines import Machine, package_folders
 from roll_verifier_code.outcome import CaseOutcome, broken, no_program, to_verdict
 from roll_verifier_code.tasks import AssertTests, CallTests, StdioTests, Tests, read_tests
+
+_log = logging.getLogger(__name__)
 
 _JAIL_S = 30.0
 """Seconds beyond the budget in which a jail is opened and the last run is cleared away, on a busy machine too."""
@@ -35,7 +38,8 @@ class CodeVerifier:
     * `INCORRECT`: a case failed, was too slow, crashed or went over a limit; the score is 0, or with `partial` the
       fraction of cases passed.
     * `INVALID`: the response holds no program.
-    * `ERROR`: the task is broken (no case, tests that do not parse or cannot fail, unknown keys), or the sandbox is.
+    * `ERROR`: the task is broken (no case, tests that do not parse or cannot fail, unknown keys), or the
+      sandbox or this package is.
 
     The detail tells these apart (`roll_verifier_code.outcome`); `outcome_of` reads it.
 
@@ -126,6 +130,9 @@ class CodeVerifier:
             return broken(str(error), "task")
         except SandboxError as error:
             return broken(f"the sandbox failed: {error}", "sandbox")
+        except Exception as error:  # noqa: BLE001  the boundary: a fault of this package must not end the scoring
+            _log.exception("the code verifier failed on a response of %d characters", len(response))
+            return broken(f"the verifier failed: {type(error).__name__}: {str(error)[:300]}", "verifier")
 
     def _judge(self, code: str, tests: Tests, budget: Budget, language: Language) -> list[CaseOutcome]:
         sandbox = Machine(self.level, self.packages, self.zygotes).sandbox()
@@ -150,7 +157,7 @@ def _read_reference(reference: Any) -> tuple[Tests, Mapping[str, Any] | None, An
     if isinstance(reference, Mapping) and "tests" in reference:
         for key in reference:
             if key not in _WRAPPER:
-                raise TaskError(f"reference: unknown key {key!r:.60} beside 'tests'{nearest(key, _WRAPPER)}")
+                raise TaskError(f"reference: unknown key {shown(key)} beside 'tests'{nearest(key, _WRAPPER)}")
         limits, language = reference.get("limits"), reference.get("language")
         reference = reference["tests"]
     return read_tests(normalise(reference)), limits, language
@@ -163,7 +170,7 @@ def _language(name: Any) -> Language:
     for language in LANGUAGES:
         if name == language:
             return language
-    raise TaskError(f"language must be one of {', '.join(LANGUAGES)}, got {name!r:.60}{nearest(name, LANGUAGES)}")
+    raise TaskError(f"language must be one of {', '.join(LANGUAGES)}, got {shown(name)}{nearest(name, LANGUAGES)}")
 
 
 def _check_language(tests: Tests, language: Language) -> None:
