@@ -65,8 +65,8 @@ def imports(source: str, module: str) -> bool:
 class Tally:
     """What the tests did: assertions that began, held and failed, and whether they looked at the candidate.
 
-    `raised` counts exceptions that the tests raised on a condition inside a `with`; `caught_own` is set where a class of
-    the candidate's caught what the tests raised themselves.
+    `raised` counts exceptions that the tests raised on a condition inside a `with`; `caught_own` is set where a class
+    of the candidate's caught what the tests raised themselves.
     """
 
     began: int = 0

@@ -68,7 +68,7 @@ class Shared:
             return {"Y": self._number(value)}
         if callable(value):
             if not may_be_lent(value):
-                raise UnserialisableError(f"{name}, with which it could run code beside the tests")
+                raise UnserialisableError(f"{name.lstrip('_')}, with which it could run code beside the tests")
             doc = getattr(value, "__doc__", None)
             return {"K": {"id": self._number(value), "name": name, "doc": doc if type(doc) is str else None}}
         if kind.__module__ == _TESTS and not issubclass(kind, (*FROZEN, *MUTABLE)):
