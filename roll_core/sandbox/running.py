@@ -71,7 +71,11 @@ class Running:
         fds = [files.stdin.fd, files.stdout.fd, files.stderr.fd, files.result.fd]
         fds += [] if peer is None else [peer.fileno()]
         self._channel, self._run = channel, request.run
-        self._future: Future[RunReport] = channel.submit(request, [*fds, files.job.fd])
+        self._future: Future[RunReport] = Future()
+        try:
+            self._future = channel.submit(request, [*fds, files.job.fd])
+        except ZygoteDiedError as error:  # as one that dies a moment later: `wait` tries another
+            self._future.set_exception(error)
         if self._is_killed:  # while it was being repeated
             channel.kill_run(self._run)
 
