@@ -180,7 +180,8 @@ async def _stream(
         with _progress() as bar:
             task = bar.add_task("verifying", total=total, counts="")
             async for opinion in judge_answers(pool, answers, has_second=has_second):
-                sink.write(json.dumps(_line(opinion), ensure_ascii=False) + "\n")
+                line = json.dumps(_line(opinion), ensure_ascii=False) + "\n"
+                sink.write(line.encode("utf-8", "backslashreplace").decode("utf-8"))  # a lone surrogate stays an escape
                 summary.add(opinion)
                 _advance(bar, task, summary)
         return time.perf_counter() - started

@@ -82,3 +82,11 @@ def test_bad_usage_says_what_to_do(arguments, code, text):
 def test_a_missing_column_names_those_there(answers):
     result = run("math", "--input", answers, "--reference", "glod")
     assert result.exit_code == 1 and "did you mean 'gold'" in result.output
+
+
+def test_a_response_that_is_no_unicode_text_is_written_as_an_escape(tmp_path):
+    path = tmp_path / "answers.jsonl"
+    path.write_text('{"response": "\\\\boxed{\\ud800}", "reference": "4"}\n')
+    result = run("math", "--input", path)
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["answer"] == "\ud800"
