@@ -182,10 +182,11 @@ def expand(tests: dict[str, Any], port: int) -> dict[str, Any]:
         for key, value in case.items():
             name, _, form = key.partition("_")
             if form == "python":
-                value = str(eval(value))  # noqa: PLW2901
+                plain[name] = str(eval(value))
             elif form == "template":
-                value = value.replace("{canary_port}", str(port))  # noqa: PLW2901
-            plain[name if form in ("python", "template") else key] = value
+                plain[name] = value.replace("{canary_port}", str(port))
+            else:
+                plain[key] = value
         cases.append(plain)
     return {**tests, "cases": cases} if "cases" in tests else tests
 

@@ -87,12 +87,16 @@ def is_running(pid: int) -> bool:
 
 
 def kill_tree(pid: int) -> None:
-    """SIGKILL a process that leads a group, and with it every process it started that stayed in the group."""
+    """SIGKILL a process that leads a group, and with it every process it started that stayed in the group.
+
+    The leader may have ended and been reaped: its id stays taken while any of its group lives.
+    """
+    try:
+        leads = os.getpgid(pid) == pid
+    except ProcessLookupError:
+        leads = True
     with contextlib.suppress(OSError):
-        if os.getpgid(pid) == pid:
-            os.killpg(pid, signal.SIGKILL)
-        else:
-            os.kill(pid, signal.SIGKILL)
+        (os.killpg if leads else os.kill)(pid, signal.SIGKILL)
 
 
 def ended_how(code: int) -> str:
