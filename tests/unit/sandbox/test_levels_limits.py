@@ -131,7 +131,9 @@ def test_the_scratch_folder_is_limited(ns: Sandbox) -> None:
 
 
 def test_the_scratch_folder_is_fresh(ns: Sandbox) -> None:
-    look = "import os\nprint(os.listdir('.'), os.listdir('/tmp'))\nopen('left', 'w').write('x')"
+    look = (
+        "import os, tempfile\nprint(os.listdir('.'), os.listdir(tempfile.gettempdir()))\nopen('left', 'w').write('x')"
+    )
     assert ns.run(look).stdout == ns.run(look).stdout == b"[] []\n"
 
 
