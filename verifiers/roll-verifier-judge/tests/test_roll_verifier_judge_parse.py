@@ -148,4 +148,4 @@ def test_time_is_bounded():
         for scale in (TEN, YES_NO, MATCH, RUBRIC):
             started = time.perf_counter()
             parse_reply(text, scale)
-            assert time.perf_counter() - started < 3, (unit, scale)
+            assert time.perf_counter() - started < 15, (unit, scale)

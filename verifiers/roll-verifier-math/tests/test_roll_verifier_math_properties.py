@@ -202,4 +202,4 @@ def test_time_is_bounded(name):
         assert MathVerifier(form="answer").verify(BOMBS[name], gold).score == 0.0
         assert MathVerifier().verify(BOMBS[name], gold).status.is_scored
         assert MathVerifier(form="answer").verify(gold, BOMBS[name]).score != 1.0
-    assert time.process_time() - started < 2.0
+    assert time.process_time() - started < 10.0
