@@ -118,9 +118,10 @@ def run_to_end(assembly: Assembly, resume: Checkpoint | None = None, *, overwrit
 
 def _report(assembly: Assembly, result: RunResult) -> TrainedRun:
     folder = assembly.config.run_folder
-    summary = summarise(result, assembly.held_out)
+    summary = summarise(result, assembly.data.held_out)
     write_summary(summary, folder)
-    rows = read_metrics(folder) or [{"step": i} | m for i, m in enumerate(result.metrics, 1)]
+    first = result.steps - len(result.metrics) + 1
+    rows = read_metrics(folder) or [{"step": i} | m for i, m in enumerate(result.metrics, first)]
     return TrainedRun(folder, result, summary, save_plot(rows, folder, title=assembly.config.name))
 
 
@@ -159,16 +160,16 @@ async def evaluate(assembly: Assembly, checkpoint: Checkpoint | None) -> dict[st
     if evaluator is None:
         raise ConfigError("no domain has eval_data, so there is nothing to evaluate (domains.<name>.eval_data)")
     try:
-        await assembly.verifiers.start()
+        await assembly.processes.verifiers.start()
         if checkpoint is not None:
             checkpoint.read_state()
-            assembly.strategy.load(checkpoint.strategy_folder)
-            assembly.backend.sync_weights(assembly.strategy.weight_source(), checkpoint.step)
-            assembly.strategy.close()
+            assembly.processes.strategy.load(checkpoint.strategy_folder)
+            assembly.processes.backend.sync_weights(assembly.processes.strategy.weight_source(), checkpoint.step)
+            assembly.processes.strategy.close()
         return await evaluator.run()
     finally:
-        await assembly.verifiers.close()
-        await assembly.backend.close()
+        await assembly.processes.verifiers.close()
+        await assembly.processes.backend.close()
 
 
 def export(assembly: Assembly, checkpoint: Checkpoint, folder: Path) -> None:
@@ -182,6 +183,6 @@ def export(assembly: Assembly, checkpoint: Checkpoint, folder: Path) -> None:
         raise ConfigError(f"{folder} is not empty; export into a new folder")
     checkpoint.read_state()
     folder.mkdir(parents=True, exist_ok=True)
-    assembly.strategy.load(checkpoint.strategy_folder)
-    assembly.strategy.export(folder)
-    assembly.strategy.close()
+    assembly.processes.strategy.load(checkpoint.strategy_folder)
+    assembly.processes.strategy.export(folder)
+    assembly.processes.strategy.close()

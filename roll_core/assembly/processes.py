@@ -1,0 +1,87 @@
+"""What trains, generates and verifies: the parts of a run that may have processes and devices of their own."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from pathlib import Path
+
+from roll_core.assembly.building import Builder
+from roll_core.assembly.policy import Policy
+from roll_core.cluster import Executor
+from roll_core.cluster.choice import make_executor
+from roll_core.config.schema import RunConfig
+from roll_core.contracts import RolloutBackend, TrainSetup, TrainStrategy
+from roll_core.dataflow import Dataflow
+from roll_core.scoring import VerifierPool
+
+
+class Processes:
+    """See the module's text.
+
+    Args:
+        config: of the run.
+        builder: builds strategy and backend.
+        policy: the model that is trained.
+        flow: what a step computes, and so which models are loaded beside the policy.
+        total_updates: optimiser steps of the whole run.
+    """
+
+    def __init__(self, config: RunConfig, builder: Builder, policy: Policy, flow: Dataflow, total_updates: int) -> None:
+        self._config = config
+        self._builder = builder
+        self._policy = policy
+        self._flow = flow
+        self._total_updates = total_updates
+
+    @cached_property
+    def executor(self) -> Executor | None:
+        """Starts worker processes; None where the config keeps to one process."""
+        return make_executor(self._config.cluster, self._builder.host, self._config.run_folder / "logs")
+
+    @cached_property
+    def verifiers(self) -> VerifierPool:
+        """The pool that runs every domain's verifier."""
+        specs = {
+            name: self._builder.host.spec(
+                "verifiers", d.verifier.use, d.verifier.options, place=f"domains.{name}.verifier"
+            )
+            for name, d in self._config.domains.items()
+        }
+        scoring = self._config.scoring
+        return VerifierPool(specs, workers=scoring.workers, timeout_s=scoring.timeout_s)
+
+    @cached_property
+    def strategy(self) -> TrainStrategy:
+        """Trains the policy."""
+        config, flow = self._config, self._flow
+        setup = TrainSetup(
+            model=self._policy.folder,
+            optim=config.train.optim,
+            total_steps=self._total_updates,
+            seed=config.seed,
+            lora=config.model.lora,
+            reference=self._model(config.model.reference, "model.reference") if flow.needs_reference else None,
+            teachers={name: self._builder.model(name, "teacher") for name in sorted(flow.teachers)},
+            critic=self._model(config.critic.path, "critic.path") if flow.needs_critic else None,
+            critic_optim=config.critic.optim if flow.needs_critic else None,
+        )
+        strategy: TrainStrategy = self._builder.build(
+            "train_strategies", config.train.strategy, "train.strategy", setup=setup, executor=self.executor
+        )
+        return strategy
+
+    @cached_property
+    def backend(self) -> RolloutBackend:
+        """Generates tokens."""
+        backend: RolloutBackend = self._builder.build(
+            "rollout_backends",
+            self._config.rollout.backend,
+            "rollout.backend",
+            model=self._policy.folder,
+            seed=self._config.seed,
+            executor=self.executor,
+        )
+        return backend
+
+    def _model(self, name: str | None, place: str) -> Path:
+        return self._builder.model(name, place) if name else self._policy.folder
