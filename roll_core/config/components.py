@@ -11,7 +11,7 @@ from pydantic import BaseModel, ValidationError
 from roll_core.config.problems import Problem, problems_of, unknown_key
 from roll_core.config.resolve import resolve_algorithm
 from roll_core.config.schema import AlgorithmConfig, ComponentRef, RunConfig
-from roll_core.config.shape import FREE, Place, Shape, items, references, shape_of
+from roll_core.config.shape import FREE, Place, Shape, dotted, items, references, shape_of
 from roll_core.contracts import requirements_of
 from roll_core.errors import RollError
 from roll_core.plugin.component import Component
@@ -61,11 +61,14 @@ def check_components(config: RunConfig, host: Catalogue) -> Findings:
         return Findings(tuple(problems), None)
     columns: frozenset[str] = frozenset()
     for place, algorithm in _algorithms(config):
+        read: dict[str, frozenset[str]] = {}
         for name, kind, ref in _parts(algorithm):
             try:
-                columns |= requirements_of(host.build(kind, ref.use, ref.options, place=""))
+                read[name] = requirements_of(host.build(kind, ref.use, ref.options, place=""))
             except RollError as error:
                 problems.append(Problem((*place, name), str(error)))
+        columns = columns.union(*read.values())
+        problems += _uncorrected(config, place, algorithm, read.get("loss"))
     return Findings(tuple(dict.fromkeys(problems)), None if problems else columns)
 
 
@@ -100,6 +103,29 @@ def _algorithms(config: RunConfig) -> list[tuple[Place, AlgorithmConfig]]:
 
 def _parts(algorithm: AlgorithmConfig) -> tuple[tuple[str, str, ComponentRef], ...]:
     return ("advantage", "advantages", algorithm.advantage), ("loss", "policy_losses", algorithm.loss)
+
+
+def _uncorrected(
+    config: RunConfig, place: Place, algorithm: AlgorithmConfig, read: frozenset[str] | None
+) -> list[Problem]:
+    """Whether groups beyond the staleness bound would be trained as if the policy of now had sampled them.
+
+    Args:
+        config: the run's.
+        place: of the algorithm.
+        algorithm: resolved.
+        read: columns that its loss reads; None when it could not be built.
+    """
+    trains_stale = config.rollout.mode == "async" and config.rollout.on_stale == "correct"
+    is_corrected = algorithm.correction.kind != "none" or read is None or "rollout_logprobs" in read
+    if not trains_stale or is_corrected:
+        return []
+    message = (
+        f"'correct' trains groups beyond rollout.max_staleness, but nothing corrects them in '{dotted(place)}': set "
+        f"{dotted((*place, 'correction'))}, such as {{kind: token_tis}}, take a loss that reads rollout_logprobs, such "
+        "as decoupled_ppo, or set rollout.on_stale: wait"
+    )
+    return [Problem(("rollout", "on_stale"), message)]
 
 
 def _option_problems(place: Place, kind: str, ref: ComponentRef, host: Catalogue) -> list[Problem]:

@@ -132,7 +132,8 @@ def staleness_needs_async(facts: Facts) -> Iterator[Inert]:
     mode = facts.config.rollout.mode
     if mode != "async":
         because = f"rollout.mode is '{mode}'; set rollout.mode: async"
-        yield Inert(("rollout", "max_staleness"), because, (("rollout", "mode"),))
+        for key in ("max_staleness", "on_stale"):
+            yield Inert(("rollout", key), because, (("rollout", "mode"),))
 
 
 def address_needs_ray(facts: Facts) -> Iterator[Inert]:

@@ -213,6 +213,10 @@ class RolloutConfig(Strict):
     trained. `async` never waits: weights change under running rollouts, within `max_staleness`."""
     max_staleness: PositiveInt = 1
     """In `async` mode: how many versions the weights that a group was started with may be behind those it trains."""
+    on_stale: Literal["wait", "drop", "correct"] = "wait"
+    """In `async` mode, when a group at the bound is not finished: `wait` for it; `drop` it in favour of a new one, which
+    makes long answers rarer; or train it later, beyond the bound, and `correct` it by the algorithm's importance
+    weights."""
     max_draws: PositiveInt = 8
     """A step ends with an error after drawing `max_draws * batch.prompts` prompts without filling its batch."""
     early_stop: bool = False
@@ -267,6 +271,9 @@ class CheckpointConfig(Strict):
     """How many of the newest stay on disk."""
     at_end: bool = True
     """Also write one after the last step."""
+    on_error: Literal["stop", "continue"] = "stop"
+    """What a failed write means (full disk, read-only folder): `stop` ends the run with the reason, `continue` says it
+    and tries again at the next one. The last checkpoint of a run may never fail."""
 
 
 class PluginsConfig(Strict):

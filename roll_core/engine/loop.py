@@ -11,72 +11,22 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, TypeVar
 
 import numpy as np
 
-from roll_core.checkpoint import Checkpoint, CheckpointStore
-from roll_core.cluster import Executor
-from roll_core.config.schema import RunConfig
-from roll_core.contracts import MiniBatch, Mixer, RolloutBackend, RunInfo, Tracker, TrainStrategy
+from roll_core.checkpoint import Checkpoint
+from roll_core.contracts import MiniBatch, Tracker
 from roll_core.credit import greedy_rewards
-from roll_core.dataflow import Dataflow
-from roll_core.errors import CheckpointError, ConfigError
-from roll_core.evaluation import DomainResult, Evaluator, metrics_of
+from roll_core.engine.parts import Parts, RunResult
+from roll_core.engine.saves import Saves
+from roll_core.engine.state import restore, snapshot
+from roll_core.evaluation import metrics_of
 from roll_core.interrupt import StopRequest, run_apart
 from roll_core.rollout.collected import StepRollouts
-from roll_core.rollout.feed import Feed
-from roll_core.rooms import Books, CreditRoom, Drawing, Observers, ScoringReport, Stateful, Workers
 from roll_core.step_metrics import Stopwatch, rollout_metrics, staleness_metrics
-from roll_core.types import Batch, ColumnSpec, RolloutGroup, SamplingParams, batch_of
+from roll_core.types import Batch, ColumnSpec, RolloutGroup, batch_of
 
 logger = logging.getLogger(__name__)
-
-T = TypeVar("T")
-
-STATE_VERSION = 1
-
-
-@dataclass(slots=True)
-class Parts:
-    """Everything a run is made of, built and wired by `assembly`."""
-
-    config: RunConfig
-    run: RunInfo
-    flow: Dataflow
-    draw: Drawing
-    mixer: Mixer
-    ledger: Books
-    feed: Feed
-    sampling: Mapping[str, SamplingParams]
-    scorer: ScoringReport
-    verifiers: Workers
-    credit: CreditRoom
-    components: Mapping[str, Stateful]
-    """Filters, rewards, estimators and losses that keep state, by the config path they were named at."""
-    strategy: TrainStrategy
-    backend: RolloutBackend
-    evaluator: Evaluator | None
-    trackers: Sequence[Tracker]
-    checkpoints: CheckpointStore
-    observers: Observers
-    manifest: Mapping[str, str]
-    executor: Executor | None = None
-    """Started worker processes, where the run has some; ended after backend and strategy."""
-
-
-@dataclass(slots=True)
-class RunResult:
-    """What a run came to."""
-
-    status: str
-    steps: int
-    metrics: list[dict[str, float]] = field(default_factory=list)
-    evaluations: dict[int, dict[str, DomainResult]] = field(default_factory=dict)
-    train_seconds: float = 0.0
-    """Wall-clock seconds of the training steps, evaluations and checkpoints left out."""
 
 
 class Engine:
@@ -95,8 +45,9 @@ class Engine:
         self._data_ended = False
         self._is_updating = False
         if resume is not None:
-            self._load(resume)
-        self._state = self._snapshot()
+            self.step = restore(parts, self.result, resume)
+        self._saves = Saves(parts, self.result)
+        self._state = snapshot(parts, self.step)
 
     def run(self) -> RunResult:
         """Train to the last step. Trackers and plugins always hear how it ended."""
@@ -105,6 +56,7 @@ class Engine:
 
     async def _run(self) -> RunResult:
         parts, status = self.parts, "failed"
+        parts.checkpoints.clean()
         parts.checkpoints.forget_after(self.step)
         async with AsyncExitStack() as closing:
             if parts.executor is not None:
@@ -113,6 +65,7 @@ class Engine:
             closing.push_async_callback(parts.backend.close)
             closing.push_async_callback(parts.verifiers.close)
             closing.push_async_callback(parts.feed.close)
+            closing.callback(self._saves.close)
             try:
                 await parts.verifiers.start()
                 for tracker in parts.trackers:
@@ -123,6 +76,7 @@ class Engine:
                 status = "finished" if self._is_over else "interrupted"
             except (KeyboardInterrupt, asyncio.CancelledError):
                 status = "interrupted"
+                self._saves.abandon()
                 raise
             finally:
                 self.result.status = status
@@ -147,23 +101,22 @@ class Engine:
                 break
             self.result.train_seconds += time.perf_counter() - started
             self._report(metrics)
+            await self._saves.look_after()
             await self._evaluate_if_due()
             if every and self.step % every == 0:
-                await self._save_now()
+                await self._saves.save(self.step, snapshot(self.parts, self.step))
         await self._evaluate_if_due()
-        if (self.parts.config.checkpoint.at_end or self._stop.requested) and not self._is_saved():
-            await self._save_now()
+        await self._saves.finish()
+        if (self.parts.config.checkpoint.at_end or self._stop.requested) and not self._saves.is_saved(self.step):
+            await self._saves.save(self.step, snapshot(self.parts, self.step), is_last=True)
 
     async def _step_or_save(self) -> dict[str, float] | None:
         """One step. Where it fails before the update, the weights are still those of the last step: they are saved."""
         try:
             return await self._one_step()
         except Exception:
-            if self.step and not self._is_updating and not self._is_saved():
-                try:
-                    self._save(self._state)
-                except CheckpointError:
-                    logger.exception("step %d could not be saved", self.step)
+            if not self._is_updating:
+                await self._saves.rescue(self.step, self._state)
             raise
 
     async def _one_step(self) -> dict[str, float] | None:
@@ -177,7 +130,7 @@ class Engine:
         metrics = staleness_metrics(rollouts, self.step)
         if not rollouts.admitted:
             parts.ledger.close(self.step, parts.mixer.weights(self.step))
-            self._state = self._snapshot()
+            self._state = snapshot(parts, self.step)
             return None
         with seconds("columns"):
             parts.credit.shape_rewards(rollouts.admitted)
@@ -196,23 +149,20 @@ class Engine:
         with seconds("sync"):
             self._sync()
         self._is_updating = False
+        metrics |= self._saves.take_metrics()
         return metrics | rollout_metrics(rollouts, seconds.times) | parts.scorer.statistics(rollouts.groups)
 
     async def _update(self, batch: Batch, mini_batches: Sequence[MiniBatch]) -> dict[str, float]:
         """Optimiser steps over the batch."""
         if not mini_batches:
             return {"train/empty_steps": 1.0}
-        return await self._apart(lambda: self.parts.strategy.update(batch, mini_batches))
+        return await self.parts.apart(lambda: self.parts.strategy.update(batch, mini_batches))
 
     def _sync(self) -> None:
         """Generate with the weights of now."""
         parts = self.parts
         parts.backend.sync_weights(parts.strategy.weight_source(), self.step)
         parts.feed.advance(self.step)
-
-    async def _apart(self, work: Callable[[], T]) -> T:
-        """Run what the strategy does; in a thread where rollouts go on meanwhile."""
-        return await asyncio.to_thread(work) if self.parts.feed.is_ahead else work()
 
     async def _batch(self, groups: Sequence[RolloutGroup]) -> Batch:
         parts = self.parts
@@ -221,7 +171,7 @@ class Engine:
         if parts.flow.needs_greedy:
             batch.add("greedy_rewards", greedy_rewards(groups), ColumnSpec("greedy_rewards", "float32", "rollout"))
         if parts.flow.strategy_columns:
-            columns = await self._apart(lambda: parts.strategy.compute(batch, parts.flow.strategy_columns))
+            columns = await parts.apart(lambda: parts.strategy.compute(batch, parts.flow.strategy_columns))
             for name, values in columns.items():
                 batch.add(name, values)
         return batch
@@ -237,13 +187,13 @@ class Engine:
         parts.credit.observe(metrics, batch)
         self.step += 1
         self.result.steps = self.step
-        self._state = self._snapshot()
+        self._state = snapshot(parts, self.step)
         for tracker in parts.trackers:
             self._guarded(tracker, lambda t: t.log_rollouts(self.step, rollouts.groups))
         return report.mix_metrics() | parts.draw.metrics()
 
     def _report(self, metrics: dict[str, float]) -> None:
-        self.result.metrics.append(metrics)
+        self.result.add(metrics)
         for tracker in self.parts.trackers:
             self._guarded(tracker, lambda t: t.log(self.step, metrics))
         self.parts.observers.notify("roll_on_step_end", step=self.step, metrics=metrics)
@@ -273,68 +223,3 @@ class Engine:
             if self.parts.config.strict:
                 raise
             logger.exception("tracker %s failed; the run goes on", type(tracker).__name__)
-
-    # --- state ---
-
-    async def _save_now(self) -> None:
-        """Write a checkpoint of the last committed step, and of what is rolled out ahead of the next ones."""
-        feed = self.parts.feed
-        await feed.freeze()
-        try:
-            self._save(self._snapshot(), feed.write if feed.is_ahead else None)
-        finally:
-            feed.thaw()
-
-    def _save(self, snapshot: Mapping[str, Any], write_pending: Callable[[Path], None] | None = None) -> Checkpoint:
-        parts = self.parts
-        evaluations = {s: {d: r.as_dict() for d, r in e.items()} for s, e in self.result.evaluations.items()}
-        state = {**snapshot, "train_seconds": self.result.train_seconds, "evaluations": evaluations}
-        checkpoint = parts.checkpoints.save(self.step, state, parts.strategy.save, write_pending)
-        parts.observers.notify("roll_on_checkpoint_saved", step=self.step, folder=checkpoint.folder)
-        return checkpoint
-
-    def _snapshot(self) -> dict[str, Any]:
-        """State between two steps; a step that is broken off is redone whole from it."""
-        parts = self.parts
-        return {
-            "version": STATE_VERSION,
-            "step": self.step,
-            "seed": parts.config.seed,
-            "run_id": parts.run.run_id,
-            "plugins": dict(parts.manifest),
-            "draw": parts.draw.state_dict(),
-            "ledger": parts.ledger.state_dict(),
-            "credit": parts.credit.state_dict(),
-            "components": {place: component.state_dict() for place, component in parts.components.items()},
-        }
-
-    def _load(self, checkpoint: Checkpoint) -> None:
-        state = checkpoint.read_state()
-        if state.get("version") != STATE_VERSION:
-            raise CheckpointError(f"{checkpoint.folder} has state version {state.get('version')}, need {STATE_VERSION}")
-        if state["seed"] != self.parts.config.seed:
-            raise ConfigError(
-                f"the checkpoint was made with seed {state['seed']}, the config says {self.parts.config.seed}"
-            )
-        self.step = self.result.steps = int(state["step"])
-        if self.step > self.parts.config.steps:
-            raise ConfigError(
-                f"the checkpoint is at step {self.step}, but the run ends at steps={self.parts.config.steps}; raise "
-                "steps, or choose an older checkpoint"
-            )
-        self.parts.draw.load_state_dict(state["draw"])
-        self.parts.ledger.load_state_dict(state["ledger"])
-        self.parts.feed.read(checkpoint.pending_folder)
-        self.parts.credit.load_state_dict(state["credit"])
-        for place, component in self.parts.components.items():
-            if place in state["components"]:
-                component.load_state_dict(state["components"][place])
-        self.parts.strategy.load(checkpoint.strategy_folder)
-        self.result.train_seconds = float(state["train_seconds"])
-        self.result.evaluations = {
-            int(s): {d: DomainResult.from_dict(r) for d, r in e.items()} for s, e in state["evaluations"].items()
-        }
-
-    def _is_saved(self) -> bool:
-        latest = self.parts.checkpoints.latest()
-        return latest is not None and latest.step == self.step
