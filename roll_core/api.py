@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import logging
 import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,15 +21,20 @@ from roll_core.config.load import load_config, plain
 from roll_core.engine import Engine, RunResult
 from roll_core.errors import CheckpointError, ConfigError
 from roll_core.evaluation import DomainResult
-from roll_core.files import replace_text
+from roll_core.files import InUseError, held, replace_text
 from roll_core.plugin.host import Host
+from roll_core.recovery import LOSSES, Patience
 from roll_core.report.plot import read_metrics, save_plot
 from roll_core.report.summary import summarise, write_summary
+from roll_core.watch import Watch
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 logger = logging.getLogger(__name__)
+
+LOCK_FILE = "run.lock"
+"""Held by the process that trains."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,13 +94,22 @@ def train(
     return run_to_end(assembly, overwrite=overwrite)
 
 
-def run_to_end(assembly: Assembly, resume: Checkpoint | None = None, *, overwrite: bool = False) -> TrainedRun:
+def run_to_end(
+    assembly: Assembly, resume: Checkpoint | None = None, *, overwrite: bool = False, may_exit: bool = False
+) -> TrainedRun:
     """Train, then write summary and plot; also when the run fails, with what it came to.
 
-    A run that is to be overwritten is removed only after everything of the new one could be built.
+    A run that is to be overwritten is removed only after everything of the new one could be built. One that loses a
+    process which cannot be replaced in place goes on from its newest checkpoint, in parts that are built anew.
+
+    Args:
+        assembly: the run, nothing of it built yet.
+        resume: checkpoint to go on from.
+        overwrite: replace a run that lies in the folder.
+        may_exit: this process exists for the run alone, so one that stands still for good may end it.
 
     Raises:
-        ConfigError: a run already lies in the folder, and is neither resumed nor overwritten.
+        ConfigError: a run already lies in the folder, and is neither resumed nor overwritten; or it is going on now.
     """
     folder = assembly.config.run_folder
     is_taken = resume is None and (folder / RUN_FILE).is_file()
@@ -100,20 +118,118 @@ def run_to_end(assembly: Assembly, resume: Checkpoint | None = None, *, overwrit
             f"{folder} already holds a run; go on with `roll resume {folder}`, replace it with --overwrite, or choose "
             "another name"
         )
-    engine = assembly.engine(resume)
-    if is_taken:
-        shutil.rmtree(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    write_run_files(assembly, engine)
-    try:
-        engine.run()
-    except BaseException:
+    with _alone(folder):
+        watch = Watch(folder, limit_s=assembly.config.faults.stage_timeout_s, may_exit=may_exit)
+        attempt = _Attempt(assembly, watch, resume)
+        attempt.build()
+        if is_taken:
+            _empty(folder)
+        with watch.running():
+            attempt = _until_it_ends(attempt, watch)
+        return attempt.report()
+
+
+class _Attempt:
+    """A run from one checkpoint on, until it ends or is lost."""
+
+    def __init__(self, assembly: Assembly, watch: Watch, resume: Checkpoint | None) -> None:
+        self.assembly = assembly
+        self._watch = watch
+        self._resume = resume
+        self._engine: Engine | None = None
+
+    @property
+    def step(self) -> int:
+        """Committed steps."""
+        at_start = self._resume.step if self._resume is not None else 0
+        return self._engine.step if self._engine is not None else at_start
+
+    def build(self) -> Engine:
+        """Everything that the run is made of; on failure nothing of it is left."""
+        if self._engine is None:
+            try:
+                self._engine = self.assembly.engine(self._watch, self._resume)
+            except BaseException:
+                self.assembly.close()
+                raise
+        return self._engine
+
+    def run(self) -> Exception | None:
+        """Train to the end: None, or the loss that ended it. Whatever else goes wrong is raised."""
         try:
-            _report(assembly, engine.result)
+            engine = self.build()
+            write_run_files(self.assembly, engine)
+            engine.run()
+        except LOSSES as error:
+            self._report_failure()
+            return error
+        except BaseException:
+            self._report_failure()
+            raise
+        return None
+
+    def report(self) -> TrainedRun:
+        """Write summary and plot."""
+        return _report(self.assembly, self.build().result)
+
+    def _report_failure(self) -> None:
+        if self._engine is None:
+            return
+        try:
+            self.report()
         except OSError:
             logger.exception("summary and plot of the failed run could not be written")
-        raise
-    return _report(assembly, engine.result)
+
+
+def _until_it_ends(attempt: _Attempt, watch: Watch) -> _Attempt:
+    """Run, and after a loss wait and run again from the newest good checkpoint; returns the attempt that ended.
+
+    Raises:
+        WorkerLost, Stuck, PlacementError: it was lost too often in a row.
+    """
+    patience = Patience(attempt.assembly.config.faults)
+    while (lost := attempt.run()) is not None:
+        wait_s = patience.after_loss(attempt.step)
+        if wait_s is None:
+            lost.add_note(patience.verdict)
+            raise lost
+        checkpoint = attempt.assembly.checkpoints.newest_good()
+        start = f"step {checkpoint.step}" if checkpoint is not None else "the beginning, for want of a checkpoint"
+        logger.warning("lost at step %d: %s\ngoing on from %s in %.0f s", attempt.step, lost, start, wait_s)
+        time.sleep(wait_s)
+        attempt = _Attempt(attempt.assembly.again(), watch, checkpoint)
+        gc.collect()  # the models of the last attempt, which hang in cycles
+        watch.renew()
+        watch.update(restarts=patience.count)
+    return attempt
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Keep a second process out of a run's folder."""
+    try:
+        with held(folder / LOCK_FILE):
+            yield
+    except InUseError as error:
+        raise ConfigError(
+            f"{folder} holds a run that is going on ({error.strerror}); see `roll status {folder}`, or choose another "
+            "name"
+        ) from error
+    finally:
+        if [path.name for path in folder.iterdir()] == [LOCK_FILE]:  # nothing came of it
+            shutil.rmtree(folder)
+
+
+def _empty(folder: Path) -> None:
+    """Remove a run, but for its lock."""
+    for path in folder.iterdir():
+        if path.name == LOCK_FILE:
+            continue
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
 
 
 def _report(assembly: Assembly, result: RunResult) -> TrainedRun:
@@ -170,6 +286,7 @@ async def evaluate(assembly: Assembly, checkpoint: Checkpoint | None) -> dict[st
     finally:
         await assembly.processes.verifiers.close()
         await assembly.processes.backend.close()
+        assembly.close()
 
 
 def export(assembly: Assembly, checkpoint: Checkpoint, folder: Path) -> None:
@@ -183,6 +300,8 @@ def export(assembly: Assembly, checkpoint: Checkpoint, folder: Path) -> None:
         raise ConfigError(f"{folder} is not empty; export into a new folder")
     checkpoint.read_state()
     folder.mkdir(parents=True, exist_ok=True)
-    assembly.processes.strategy.load(checkpoint.strategy_folder)
-    assembly.processes.strategy.export(folder)
-    assembly.processes.strategy.close()
+    try:
+        assembly.processes.strategy.load(checkpoint.strategy_folder)
+        assembly.processes.strategy.export(folder)
+    finally:
+        assembly.close()

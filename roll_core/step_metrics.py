@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from roll_core.rollout.collected import StepRollouts
+from roll_core.rollout.collected import STALE, StepRollouts
 
 
 class Stopwatch:
@@ -34,8 +34,13 @@ def staleness_metrics(rollouts: StepRollouts, version: int) -> dict[str, float]:
         version: of the weights that the step trains.
 
     Returns:
-        `rollout/staleness_mean` over sampled tokens and `rollout/staleness_max`, in versions; empty without tokens.
+        `rollout/staleness_mean` over sampled tokens and `rollout/staleness_max`, in versions (absent without tokens);
+        `rollout/stale_groups` trained beyond the bound, `rollout/stale_dropped` because of it.
     """
+    counts = {
+        "rollout/stale_groups": float(rollouts.stale),
+        "rollout/stale_dropped": float(sum(reason == STALE for _, reason in rollouts.dropped)),
+    }
     runs = [
         (version - run.policy.version, run.stop - run.start)
         for group in rollouts.admitted
@@ -45,8 +50,8 @@ def staleness_metrics(rollouts: StepRollouts, version: int) -> dict[str, float]:
     ]
     tokens = sum(count for _, count in runs)
     if not tokens:
-        return {}
-    return {
+        return counts
+    return counts | {
         "rollout/staleness_mean": sum(behind * count for behind, count in runs) / tokens,
         "rollout/staleness_max": float(max(behind for behind, count in runs if count)),
     }

@@ -83,5 +83,13 @@ class Processes:
         )
         return backend
 
+    def close(self) -> None:
+        """End the processes that were started here, where no engine did it; once more does nothing."""
+        built = self.__dict__
+        if "strategy" in built:
+            self.strategy.close()
+        if built.get("executor") is not None:
+            built["executor"].close()
+
     def _model(self, name: str | None, place: str) -> Path:
         return self._builder.model(name, place) if name else self._policy.folder

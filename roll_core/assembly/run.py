@@ -30,6 +30,7 @@ from roll_core.rollout.modes import make_feed
 from roll_core.rooms import SeedOf
 from roll_core.scoring import DomainScoring, RewardComponent, Scorer
 from roll_core.types import SamplingParams, Ticket
+from roll_core.watch import Watch
 
 if TYPE_CHECKING:
     from roll_core.config.load import LoadedConfig
@@ -65,7 +66,16 @@ class Assembly:
         """The run's configuration."""
         return self.loaded.config
 
-    def engine(self, resume: Checkpoint | None = None) -> Engine:
+    def again(self) -> Assembly:
+        """The same run with nothing built yet, for going on after a loss."""
+        return Assembly(self.loaded, self.host)
+
+    def close(self) -> None:
+        """End what was built, where no engine has done it."""
+        if "processes" in self.__dict__:
+            self.processes.close()
+
+    def engine(self, watch: Watch, resume: Checkpoint | None = None) -> Engine:
         """Build everything and wire it; with `resume`, go on from that checkpoint.
 
         Models are loaded last, when nothing else can be wrong any more.
@@ -95,6 +105,7 @@ class Assembly:
             checkpoints=self.checkpoints,
             observers=self.host,
             manifest=self.host.manifest(),
+            watch=watch,
             executor=processes.executor,
         )
         return Engine(parts, resume)

@@ -23,7 +23,7 @@ PARTIAL = ".partial-"
 """Begins the name of a folder that is being written."""
 
 _LITTLE = 32 << 20
-"""With less free space than this, in bytes, the disk is what is wrong, whatever the writer's error said."""
+"""With less free space than this, in bytes, the disk is full where the writer's error does not say what is wrong."""
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 _FORBIDDEN = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
 
@@ -185,7 +185,7 @@ def _advice(error: BaseException, folder: Path) -> str:
     """What to do about it, as far as that can be told."""
     number = _errno(error)
     free = _free(folder)
-    if number in _FULL or (free is not None and free < _LITTLE):
+    if number in _FULL or (number is None and free is not None and free < _LITTLE):
         room = "" if free is None else f" ({free / 1e6:.0f} MB are free)"
         return f"; make room on that disk{room}, or keep fewer checkpoints (checkpoint.keep), then resume the run"
     if number in _FORBIDDEN:

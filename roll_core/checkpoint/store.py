@@ -199,6 +199,8 @@ class CheckpointStore:
         """
         for later in self._found():
             if later.step > step:
+                if not (later.folder / MANIFEST_FILE).is_file():
+                    logger.warning("%s has no %s, so it is no checkpoint, and is removed", later.folder, MANIFEST_FILE)
                 try:
                     remove(later.folder, _aside(later.folder))
                 except OSError as error:

@@ -37,6 +37,8 @@ _COMMANDS = {
     "verify": LazyCommand("roll_core.cli.verify:verify", "Judge answers from a file, without a run."),
     "rollouts": LazyCommand("roll_core.cli.rollouts:rollouts", "Browse the rollouts of a run."),
     "export": LazyCommand("roll_core.cli.export:export", "Write a run's policy as a Hugging Face folder."),
+    "status": LazyCommand("roll_core.cli.status:status", "Show what a run is at, and whether it lives."),
+    "scale": LazyCommand("roll_core.cli.scale:scale", "Change the rollout replicas of a running run."),
     "plan": LazyCommand("roll_core.cli.plan:plan_command", "Plan devices, memory and batch sizes."),
     "config": LazyCommand("roll_core.cli.config:config_group", "Explain and check configurations."),
     "plugins": LazyCommand("roll_core.cli.plugins:plugins", "List, show, check and create plugins."),

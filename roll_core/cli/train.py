@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
+from roll_core.cli.context import options_of
 from roll_core.cli.session import assemble, assemble_run
+from roll_core.cli.supervise import command_line, is_wanted, supervise
 
 if TYPE_CHECKING:
     from roll_core.api import TrainedRun
+    from roll_core.assembly import Assembly
 
 
 @click.command()
@@ -21,10 +25,14 @@ if TYPE_CHECKING:
 def train(context: click.Context, config: Path, overrides: tuple[str, ...], *, overwrite: bool) -> None:
     """Train as the YAML file CONFIG says; OVERRIDES are key=value pairs like batch.prompts=16."""
     assembly = assemble(context, config, overrides)
+    if is_wanted(assembly):
+        anew = ("train", str(config), *overrides, "--overwrite")
+        again = ("resume", str(assembly.config.run_folder))
+        _watch_over(context, assembly, anew if overwrite else anew[:-1], again, anew)
     from roll_core.api import run_to_end
 
     click.echo("\n".join(assembly.plan.render()))
-    _show(run_to_end(assembly, overwrite=overwrite), context)
+    _show(run_to_end(assembly, overwrite=overwrite, may_exit=True), context)
 
 
 @click.command()
@@ -38,12 +46,28 @@ def resume(
 ) -> None:
     """Go on with the run in the folder RUN from a checkpoint; OVERRIDES may raise `steps`."""
     assembly = assemble_run(context, run, overrides)
+    if is_wanted(assembly):
+        again = ("resume", str(run), *overrides, *(("--allow-plugin-changes",) if allow_plugin_changes else ()))
+        _watch_over(context, assembly, again if step is None else (*again, "--checkpoint", str(step)), again)
     from roll_core.api import find_checkpoint, run_to_end
 
     checkpoint = find_checkpoint(assembly, step)
     if not allow_plugin_changes:
         assembly.host.verify_manifest(checkpoint.read_state()["plugins"])
-    _show(run_to_end(assembly, checkpoint), context)
+    _show(run_to_end(assembly, checkpoint, may_exit=True), context)
+
+
+def _watch_over(
+    context: click.Context,
+    assembly: Assembly,
+    first: Sequence[str],
+    again: Sequence[str],
+    anew: Sequence[str] | None = None,
+) -> NoReturn:
+    """Let a driver of its own do the command, and resume it as often as it is killed; exit with its code."""
+    options = options_of(context)
+    commands = [command_line(options, *arguments) for arguments in (first, again, anew or again)]
+    context.exit(supervise(assembly, *commands))
 
 
 def _show(trained: TrainedRun, context: click.Context) -> None:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from roll_core.cluster.ray_executor import RayExecutor
     from roll_core.cluster.reference import Reference, Transfers
     from roll_core.cluster.sharding import balanced_shards
-    from roll_core.cluster.spec import Executor, WorkerHealth, WorkerSpec
+    from roll_core.cluster.spec import Executor, Seat, WorkerHealth, WorkerSpec
 
 __all__ = [
     "Executor",
@@ -31,6 +31,7 @@ __all__ = [
     "PlacementError",
     "RayExecutor",
     "Reference",
+    "Seat",
     "Stuck",
     "Transfers",
     "WorkerGroup",
@@ -46,6 +47,7 @@ _HOMES = {
     "PlacementError": "errors",
     "RayExecutor": "ray_executor",
     "Reference": "reference",
+    "Seat": "spec",
     "Stuck": "errors",
     "Transfers": "reference",
     "WorkerGroup": "group",

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from roll_core.errors import ConfigError
 
 UNITS = {"GB": 10**9, "GIB": 2**30}
+NONE = "none"
+"""The budget of a run that uses no devices, whatever there are."""
 _TERM = re.compile(r"(\d+)\s*x\s*(\d+(?:\.\d+)?)\s*(GB|GiB)", re.IGNORECASE)
 _PLACE = re.compile(r"(\d+):(\d+)(?:-(\d+))?")
 
@@ -32,12 +34,14 @@ def parse_budget(text: str, gpus_per_node: int = 8) -> tuple[Device, ...]:
     """Read a budget: terms `COUNTxMEMORY` joined by `+`, each of machines of its own.
 
     Args:
-        text: `16x80GB`, `2x24GB + 8x80GB`; GB are 10^9 bytes, GiB 2^30.
+        text: `16x80GB`, `2x24GB + 8x80GB`, `none`; GB are 10^9 bytes, GiB 2^30.
         gpus_per_node: a longer term is several machines of so many.
 
     Raises:
         ConfigError: it cannot be read.
     """
+    if text.strip().lower() == NONE:
+        return ()
     devices: list[Device] = []
     node = 0
     for term in text.split("+"):

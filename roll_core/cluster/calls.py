@@ -46,7 +46,7 @@ class Call:
         return f"'{self.method}' ({self.what})" if self.what else f"'{self.method}'"
 
 
-class Seat:
+class Post:
     """One place of a group: the link of the worker that holds it now, and the calls to that worker."""
 
     def __init__(self, role: str, index: int, link: Link, transfers: Transfers) -> None:
@@ -85,7 +85,7 @@ class Seat:
         return call
 
     def replace(self, link: Link) -> None:
-        """Let a new worker hold the seat; its calls are numbered from 0."""
+        """Let a new worker hold the post; its calls are numbered from 0."""
         with self._lock:
             self.link, self._count, self._open = link, 0, {}
 
@@ -108,6 +108,11 @@ class Seat:
                 _log.warning("%s did not close: %s", self.where, error)
         self.link.kill()
 
+    @property
+    def is_owing(self) -> bool:
+        """Whether it is alive and has not answered a call."""
+        return bool(self._open) and self.link.is_alive()
+
     def health(self) -> WorkerHealth:
         """The worker as the driver sees it."""
         with self._lock:
@@ -125,6 +130,7 @@ class Seat:
             busy_with="" if oldest is None else oldest.label,
             queued=len(calls),
             rss_bytes=self.link.rss(),
+            devices=greeting.devices if greeting else (),
         )
 
     def _answered(self, number: int, call: Call, stage: str, answer: Future[Parts]) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from roll_core.cluster.errors import PlacementError
@@ -13,17 +14,21 @@ _VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 
 def visible_devices(env: Mapping[str, str] | None = None) -> tuple[str, ...]:
-    """Names of the devices this process may use: `CUDA_VISIBLE_DEVICES`, else every NVIDIA device of the machine."""
+    """Names of the devices this process may use: `CUDA_VISIBLE_DEVICES`, else every NVIDIA device of the machine.
+
+    CUDA numbers the devices it may open from 0 on, whatever their files are called. As in CUDA, a negative number ends
+    the list.
+    """
     written = (os.environ if env is None else env).get(_VISIBLE)
     if written is not None:
-        return tuple(name.strip() for name in written.split(",") if name.strip())
-    found = (path.name.removeprefix("nvidia") for path in Path("/dev").glob("nvidia[0-9]*"))
-    return tuple(sorted(found, key=int))
+        names = [name.strip() for name in written.split(",") if name.strip()]
+        return tuple(itertools.takewhile(lambda name: not name.startswith("-"), names))
+    return tuple(map(str, range(sum(1 for _ in Path("/dev").glob("nvidia[0-9]*")))))
 
 
 def device_env(devices: Sequence[str]) -> dict[str, str]:
-    """The environment in which a process sees just these devices."""
-    return {_VISIBLE: ",".join(devices)}
+    """The environment in which a process sees just these devices, in the order in which the driver numbers them."""
+    return {_VISIBLE: ",".join(devices), "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
 
 
 class DevicePool:
@@ -61,6 +66,12 @@ class DevicePool:
             for name in chosen:
                 self._free[name] -= min(amount, 1.0)
             return tuple(chosen)
+
+    def withhold(self, names: Iterable[str]) -> None:
+        """Take devices out for good; they are somebody else's."""
+        with self._lock:
+            for name in names:
+                del self._free[name]
 
     def give_back(self, names: Sequence[str], amount: float) -> None:
         """End a reservation."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from typing import Any
 
-from roll_core.cluster.calls import Call, Seat
+from roll_core.cluster.calls import Call, Post
 from roll_core.cluster.deadlines import Deadlines
 from roll_core.cluster.errors import Stuck, WorkerLost
 from roll_core.cluster.link import Greeting, Link, ranges
@@ -56,15 +56,15 @@ class WorkerGroup:
         self._on_close = on_close
         self._restarting = threading.Lock()
         self._start_s = 0.0
-        self._seats: list[Seat] = []
+        self._posts: list[Post] = []
 
     def start(self, timeout_s: float) -> None:
         """Start all processes and build their objects; on failure none is left. See `Executor.start`."""
         self._start_s = timeout_s
         try:
             for index in range(self.size):
-                self._seats.append(Seat(self.role, index, self._launch(index), self._transfers))
-            self._bring_up(self._seats)
+                self._posts.append(Post(self.role, index, self._launch(index), self._transfers))
+            self._bring_up(self._posts)
         except BaseException:
             self._kill()
             raise
@@ -91,7 +91,7 @@ class WorkerGroup:
                 the cause. Errors of the other workers are added as notes.
         """
         packed = self._pack(method, args, kwargs)
-        calls = [seat.issue("call", method, packed, what, is_waited=True) for seat in self._seats]
+        calls = [post.issue("call", method, packed, what, is_waited=True) for post in self._posts]
         return self._gather(calls, timeout_s, method, what)
 
     def scatter(self, method: str, per_worker: Sequence[tuple[Any, ...]], *, timeout_s: float, what: str) -> list[Any]:
@@ -106,8 +106,8 @@ class WorkerGroup:
         if len(per_worker) != self.size:
             raise ConfigError(f"{len(per_worker)} sets of arguments for {self.size} workers of role '{self.role}'")
         packed = [self._pack(method, args, {}) for args in per_worker]
-        pairs = zip(self._seats, packed, strict=True)
-        calls = [seat.issue("call", method, own, what, is_waited=True) for seat, own in pairs]
+        pairs = zip(self._posts, packed, strict=True)
+        calls = [post.issue("call", method, own, what, is_waited=True) for post, own in pairs]
         return self._gather(calls, timeout_s, method, what)
 
     def submit(self, index: int, method: str, *args: Any, timeout_s: float, what: str, **kwargs: Any) -> Future[Any]:
@@ -116,9 +116,9 @@ class WorkerGroup:
         The arguments may be changed as soon as this returns. The future fails as `call` does; cancelling it cancels a
         coroutine method in the worker, and a plain method that has not begun.
         """
-        seat = self._seats[index]
-        call = seat.issue("call", method, self._pack(method, args, kwargs), what, is_waited=False)
-        entry = WAITS.enter(Wait("driver", seat.name, call.label, timeout_s))
+        post = self._posts[index]
+        call = post.issue("call", method, self._pack(method, args, kwargs), what, is_waited=False)
+        entry = WAITS.enter(Wait("driver", post.name, call.label, timeout_s))
         key = self._deadlines.add(timeout_s, lambda: self._expire(call, timeout_s))
         call.future.add_done_callback(lambda _: WAITS.leave(entry))
         call.future.add_done_callback(lambda _: self._deadlines.remove(key))
@@ -129,7 +129,15 @@ class WorkerGroup:
     def health(self) -> list[WorkerHealth]:
         """Every worker as the driver sees it. Asks nothing of the workers themselves."""
         with ThreadPoolExecutor(min(self.size, 16)) as pool:
-            return list(pool.map(Seat.health, self._seats))
+            return list(pool.map(Post.health, self._posts))
+
+    def stacks(self) -> dict[str, str]:
+        """Where the workers are that owe an answer, by name ("actor[1]")."""
+        owing = [post for post in self._posts if post.is_owing]
+        with ThreadPoolExecutor(max(1, min(len(owing), 16))) as pool:
+            return dict(
+                zip((post.name for post in owing), pool.map(lambda post: post.link.stacks(), owing), strict=True)
+            )
 
     def node(self, index: int) -> str:
         """Name of the machine a worker is on."""
@@ -137,7 +145,7 @@ class WorkerGroup:
 
     def greeting(self, index: int) -> Greeting:
         """What a worker said of itself when it started."""
-        return self._seats[index].link.ready.result(timeout=0)
+        return self._posts[index].link.ready.result(timeout=0)
 
     def restart(self, index: int) -> None:
         """Replace one worker by a fresh one, built as at the start; calls to the old one fail with `WorkerLost`.
@@ -152,35 +160,35 @@ class WorkerGroup:
                 "close the group and start it again"
             )
         with self._restarting:
-            seat = self._seats[index]
-            seat.link.kill()
-            seat.replace(self._launch(index))
+            post = self._posts[index]
+            post.link.kill()
+            post.replace(self._launch(index))
             try:
-                self._bring_up([seat])
+                self._bring_up([post])
             except BaseException:
-                seat.link.kill()
+                post.link.kill()
                 raise
 
     def close(self) -> None:
         """Let every object close, and end every process. Once more does nothing."""
         with ThreadPoolExecutor(max(self.size, 1)) as pool:
-            for seat in self._seats:
-                pool.submit(seat.end, STOP_S)
+            for post in self._posts:
+                pool.submit(post.end, STOP_S)
         self._on_close()
 
     # --- starting -----------------------------------------------------------------------------------------------------
 
-    def _bring_up(self, seats: Sequence[Seat]) -> None:
+    def _bring_up(self, posts: Sequence[Post]) -> None:
         """Wait for fresh processes, check their proofs, and build their objects, all within the bound of the start."""
         clock = Clock()
-        greetings = [Call(seat.index, "start", "process start", seat.link.ready) for seat in seats]
-        for seat, greeting in zip(seats, self._gather(greetings, self._start_s, "start", "process start"), strict=True):
-            check_proof(greeting.proof, self._host, seat.where)
+        greetings = [Call(post.index, "start", "process start", post.link.ready) for post in posts]
+        for post, greeting in zip(posts, self._gather(greetings, self._start_s, "start", "process start"), strict=True):
+            check_proof(greeting.proof, self._host, post.where)
         calls = []
-        for seat in seats:
-            environment = {**self._rendezvous(seat.index), **seat.link.environment, **self.spec.env}
-            arguments = (environment, self.spec.factory, self.spec.arguments(seat.index))
-            calls.append(seat.issue("build", "build", self._pack("build", arguments, {}), "", is_waited=True))
+        for post in posts:
+            environment = {**self._rendezvous(post.index), **post.link.environment, **self.spec.env}
+            arguments = (environment, self.spec.factory, self.spec.arguments(post.index))
+            calls.append(post.issue("build", "build", self._pack("build", arguments, {}), "", is_waited=True))
         self._gather(calls, max(self._start_s - clock(), 0.1), "build", f"building {self.spec.factory}")
 
     def _rendezvous(self, index: int) -> dict[str, str]:
@@ -200,8 +208,8 @@ class WorkerGroup:
         }
 
     def _kill(self) -> None:
-        for seat in self._seats:
-            seat.link.kill()
+        for post in self._posts:
+            post.link.kill()
         self._on_close()
 
     # --- waiting ------------------------------------------------------------------------------------------------------
@@ -250,7 +258,7 @@ class WorkerGroup:
 
     def _stuck(self, silent: Sequence[Call], asked: Sequence[Call], timeout_s: float) -> Stuck:
         with ThreadPoolExecutor(min(len(silent), 16)) as pool:
-            texts = list(pool.map(lambda call: self._seats[call.index].link.stacks(), silent))
+            texts = list(pool.map(lambda call: self._posts[call.index].link.stacks(), silent))
         stacks = {call.index: text or "(it wrote no stack)" for call, text in zip(silent, texts, strict=True)}
         indices = sorted(stacks)
         own = Wait("driver", f"{self.role}[{ranges(indices)}]", silent[0].label, timeout_s)
@@ -259,16 +267,23 @@ class WorkerGroup:
         if answered:
             lines.append(f"{self.role}[{ranges(answered)}] answered")
         for call in silent:
-            lines.append(f"{self._seats[call.index].where}, {self._doing(call)}:")
+            lines.append(f"{self._posts[call.index].where}, {self._doing(call)}:")
             lines += [f"  {line}" for line in stacks[call.index].splitlines()]
         others = [wait_.render() for wait_ in WAITS.open() if (wait_.whom, wait_.what) != (own.whom, own.what)]
         lines += [f"meanwhile {text}" for text in others[:8]]
         return Stuck("\n".join(lines), self.role, indices, silent[0].what, stacks)
 
     def _doing(self, call: Call) -> str:
-        health = self._seats[call.index].health()
+        health = self._posts[call.index].health()
         if not health.is_alive:
             return "which has ended"
         if health.busy_s is None:
             return "starting"
         return f"at {health.busy_with} for {health.busy_s:.1f} s, {health.queued} unanswered"
+
+
+def close_all(groups: Sequence[WorkerGroup]) -> None:
+    """Close groups at the same time, so that one that has to be killed does not keep the others waiting."""
+    with ThreadPoolExecutor(max(len(groups), 1)) as pool:
+        for closing in [pool.submit(group.close) for group in groups]:
+            closing.result()

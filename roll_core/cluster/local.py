@@ -6,19 +6,22 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
+from roll_core.cluster.budget import names_of
 from roll_core.cluster.deadlines import Deadlines
 from roll_core.cluster.devices import DevicePool, device_env, visible_devices
 from roll_core.cluster.errors import PlacementError
-from roll_core.cluster.group import WorkerGroup
+from roll_core.cluster.group import WorkerGroup, close_all
 from roll_core.cluster.link import Boot
 from roll_core.cluster.local_link import LocalLink
+from roll_core.cluster.nvml import device_memory
 from roll_core.cluster.proof import choice_of
 from roll_core.cluster.reference import Clock, Reference, Transfers, pack
-from roll_core.cluster.spec import WorkerSpec
+from roll_core.cluster.seats import NO_PLAN, SeatPlan, check_memory, granted
+from roll_core.cluster.spec import Seat, WorkerHealth, WorkerSpec
 from roll_core.plugin.host import Host
 
 
@@ -32,24 +35,50 @@ class LocalExecutor:
         host: the driver's plugins, which every worker must have too; None proves versions only.
         logs: folder for what workers print and for their stacks; None keeps them in a temporary folder until `close`.
         devices: names of the devices to share out; None takes those this process may use.
+        seats: devices and seats of the run, all on this machine; a mapping of seats by role names the devices itself.
+            What is not planned is shared out to roles without seats.
+
+    Raises:
+        PlacementError: the plan asks for more than this machine has.
     """
 
     name = "local"
 
     def __init__(
-        self, host: Host | None = None, *, logs: Path | None = None, devices: Sequence[str] | None = None
+        self,
+        host: Host | None = None,
+        *,
+        logs: Path | None = None,
+        devices: Sequence[str] | None = None,
+        seats: Mapping[str, Sequence[Seat]] | SeatPlan = NO_PLAN,
     ) -> None:
+        names = visible_devices() if devices is None else tuple(devices)
+        self._plan = seats if isinstance(seats, SeatPlan) else SeatPlan.of_seats(seats)
+        self._planned = _on_this_machine(self._plan, names)
+        self._pool = DevicePool(names)
+        self._pool.withhold(self._planned.values())
         self.transfers = Transfers()
         self._host = host
         self._plugins = choice_of(host)
         self._own_logs = logs is None
         self.logs = Path(tempfile.mkdtemp(prefix="roll-workers-")) if logs is None else logs
         self.logs.mkdir(parents=True, exist_ok=True)
-        self._pool = DevicePool(visible_devices() if devices is None else devices)
         self._taken: dict[str, list[tuple[str, ...]]] = {}
         self._amounts: dict[str, float] = {}
         self._groups: list[WorkerGroup] = []
         self._deadlines = Deadlines()
+
+    def seats(self, role: str) -> tuple[Seat, ...] | None:
+        """See `Executor.seats`."""
+        return self._plan.seats.get(role)
+
+    def health(self) -> list[WorkerHealth]:
+        """See `Executor.health`."""
+        return [worker for group in list(self._groups) for worker in group.health()]
+
+    def stacks(self) -> dict[str, str]:
+        """See `Executor.stacks`."""
+        return {name: text for group in list(self._groups) for name, text in group.stacks().items()}
 
     def start(self, spec: WorkerSpec, *, timeout_s: float) -> WorkerGroup:
         """See `Executor.start`."""
@@ -78,8 +107,7 @@ class LocalExecutor:
 
     def close(self) -> None:
         """See `Executor.close`."""
-        for group in list(self._groups):
-            group.close()
+        close_all(self._groups)
         self._deadlines.close()
         if self._own_logs:
             shutil.rmtree(self.logs, ignore_errors=True)
@@ -101,6 +129,11 @@ class LocalExecutor:
             if theirs is None:
                 raise PlacementError(f"role '{spec.role}' shares with '{spec.share_with}', which was not started")
             return shared(theirs, spec)
+        if spec.seats is not None:
+            seats = self._plan.check(spec)
+            self._amounts[spec.role] = 0.0
+            self._taken[spec.role] = [tuple(self._planned[index] for index in seat.devices) for seat in seats]
+            return self._taken[spec.role]
         taken: list[tuple[str, ...]] = []
         try:
             for index in range(spec.count):
@@ -115,8 +148,24 @@ class LocalExecutor:
     def _give_back(self, group: WorkerGroup) -> None:
         if group in self._groups:
             self._groups.remove(group)
-            for names in self._taken.pop(group.role, []):
-                self._pool.give_back(names, self._amounts[group.role])
+            taken, amount = self._taken.pop(group.role, []), self._amounts.pop(group.role, 0.0)
+            for names in taken if amount else ():
+                self._pool.give_back(names, amount)
+
+
+def _on_this_machine(plan: SeatPlan, names: Sequence[str]) -> dict[int, str]:
+    """Names of the planned devices by their numbers."""
+    machines = plan.machines
+    if len(machines) > 1:
+        raise PlacementError(
+            f"the plan uses {len(machines)} machines ({names_of(plan.devices)}); the local executor has this one. Use "
+            "executor: ray, or a cluster.gpus of one machine"
+        )
+    found: dict[int, str] = {}
+    for planned in machines.values():
+        found = granted(planned, names, "this machine")
+        check_memory(planned, device_memory(names), found, "this machine")
+    return found
 
 
 def shared(theirs: Sequence[tuple[str, ...]], spec: WorkerSpec) -> list[tuple[str, ...]]:

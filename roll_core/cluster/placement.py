@@ -18,6 +18,8 @@ from roll_core.cluster.memory import (
     sharded_weights,
     train_memory,
 )
+from roll_core.cluster.seats import SeatPlan
+from roll_core.cluster.spec import Seat
 from roll_core.config.cluster import ClusterConfig
 
 Process = tuple[Device, ...]
@@ -72,10 +74,27 @@ class Placement:
     """What one trainer process leaves in its machine's memory: always, or while the engines have its device."""
     warnings: tuple[str, ...]
 
+    def seat_plan(self, devices: Sequence[Device]) -> SeatPlan:
+        """Who sits where, for an executor.
+
+        Args:
+            devices: all that it was solved for; those of machines that nobody uses are left out.
+        """
+        roles = {"train": self.train, "rollout": self.rollout}
+        used = {device.node for processes in roles.values() for process in processes for device in process}
+        return SeatPlan(
+            tuple(device for device in devices if device.node in used),
+            {role: tuple(_seat(process) for process in processes) for role, processes in roles.items()},
+        )
+
     @property
     def data_parallel(self) -> int:
         """Trainer groups that see different data."""
         return len(self.train) // self.tensor_parallel
+
+
+def _seat(process: Process) -> Seat:
+    return Seat(process[0].node, tuple(device.index for device in process))
 
 
 def solve(devices: Sequence[Device], wishes: ClusterConfig, demand: Demand) -> Placement:
@@ -107,7 +126,7 @@ def _splits(
     layout: str, devices: Sequence[Device], wishes: ClusterConfig
 ) -> Iterator[tuple[list[Device], list[Device]]]:
     """Devices of the trainer and of generation, the best first."""
-    tensor_parallel = wishes.train.tensor_parallel
+    tensor_parallel = wishes.train.tensor_parallel or 1
     order = sorted(devices, key=lambda device: (-device.memory, device.node, device.index))
     if layout == "colocate":
         count = wishes.train.gpus or len(order) - len(order) % tensor_parallel
@@ -160,11 +179,11 @@ def check(
     layout: str, train: Sequence[Process], engines: Sequence[Process], wishes: ClusterConfig, demand: Demand
 ) -> Placement | str:
     """The memory of a placement; a text names the device that has too little, and for what."""
-    tensor_parallel = wishes.train.tensor_parallel
+    tensor_parallel = wishes.train.tensor_parallel or 1
     problem = _parallel_problem(train, tensor_parallel, demand)
     if problem:
         return problem
-    trainer = train_memory(demand.train, len(train), tensor_parallel, cpu_offload=wishes.train.cpu_offload)
+    trainer = train_memory(demand.train, len(train), tensor_parallel, cpu_offload=bool(wishes.train.cpu_offload))
     shards = 0.0 if wishes.train.cpu_offload else sharded_weights(demand.train, len(train))
     trained = {device for process in train for device in process}
     generated = {device: len(process) for process in engines for device in process}
@@ -257,10 +276,10 @@ def _too_large(usage: Usage, limit: float, trainer: Memory, engine: float) -> st
 def _advice(devices: Sequence[Device], wishes: ClusterConfig, demand: Demand) -> str:
     """How many such devices would do, and what makes the trainer smaller."""
     limit = min(device.memory for device in devices) * wishes.memory_fraction - RESERVE
-    tensor_parallel, load = wishes.train.tensor_parallel, demand.train
+    tensor_parallel, load = wishes.train.tensor_parallel or 1, demand.train
 
     def fits(count: int) -> bool:
-        memory = train_memory(load, count, tensor_parallel, cpu_offload=wishes.train.cpu_offload)
+        memory = train_memory(load, count, tensor_parallel, cpu_offload=bool(wishes.train.cpu_offload))
         return memory.total <= limit
 
     enough = next((n for n in range(tensor_parallel, 4097, tensor_parallel) if fits(n)), None)

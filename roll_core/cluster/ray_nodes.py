@@ -16,6 +16,8 @@ from roll_core.cluster.ray_worker import NodeAgent
 from roll_core.cluster.reference import Clock
 from roll_core.cluster.spec import WorkerSpec
 
+NODE_ID = "ray.io/node-id"
+"""Label that Ray gives every node."""
 _ASK_S = 5.0
 _SHOWN = ("CPU", "GPU", "memory")
 
@@ -61,11 +63,13 @@ class Places:
     Args:
         spec: the role.
         timeout_s: how long to wait for room.
+        pinned: identifier of each process's machine; None leaves it to Ray.
     """
 
-    def __init__(self, spec: WorkerSpec, timeout_s: float) -> None:
+    def __init__(self, spec: WorkerSpec, timeout_s: float, pinned: Sequence[str] | None = None) -> None:
         self._spec = spec
         self._timeout_s = timeout_s
+        self._pinned = pinned
         self._bundle = spec.resources() or {"CPU": 0.001}
         self._groups: list[PlacementGroup] = []
 
@@ -77,22 +81,22 @@ class Places:
                 reserved.
         """
         count = self._spec.count
-        sizes = [1] * count if self._spec.is_restartable else [count]
-        self._groups = [placement_group([self._bundle] * size, strategy="PACK") for size in sizes]
+        sets = [[index] for index in range(count)] if self._spec.is_restartable else [list(range(count))]
         try:
+            self._groups = [self._group([self._pinned[i] for i in own] if self._pinned else len(own)) for own in sets]
             self._wait(self._groups, count)
         except BaseException:
             self.release()
             raise
 
-    def renew(self, index: int) -> None:
-        """Reserve room for a replica again, wherever there is some.
+    def renew(self, index: int, pinned: str = "") -> None:
+        """Reserve room for a replica again: on a certain machine, or wherever there is some.
 
         Raises:
             PlacementError: there is none within the bound.
         """
         remove_placement_group(self._groups[index])
-        self._groups[index] = placement_group([self._bundle], strategy="PACK")
+        self._groups[index] = self._group([pinned] if pinned else 1)
         self._wait([self._groups[index]], 1)
 
     def strategy(self, index: int) -> PlacementGroupSchedulingStrategy:
@@ -106,6 +110,13 @@ class Places:
         for group in groups:
             remove_placement_group(group)
 
+    def _group(self, where: Sequence[str] | int) -> PlacementGroup:
+        """So many bundles, or one for each machine named."""
+        if isinstance(where, int):
+            return placement_group([self._bundle] * where, strategy="PACK")
+        selectors = [{NODE_ID: node_id} for node_id in where]
+        return placement_group([self._bundle] * len(where), bundle_label_selector=selectors)
+
     def _wait(self, groups: Sequence[PlacementGroup], count: int) -> None:
         clock = Clock()
         for group in groups:
@@ -117,9 +128,11 @@ class Places:
         room = sum(_fits(node["Resources"], self._bundle) for node in machines)
         totals = "; ".join(f"{describe_node(node)}: {_amounts(node['Resources'])}" for node in machines)
         why = "others hold what it needs" if room >= count else f"even when idle it has room for {room} of them"
+        where = " on " + ", ".join(sorted({node_name(node) for node in self._pinned})) if self._pinned else ""
         return (
-            f"role '{self._spec.role}' asks for {count} x {{{_amounts(self._bundle)}}}; the cluster had no room for it "
-            f"within {self._timeout_s:g} s: {why}. It has {totals}; free now: {_amounts(ray.available_resources())}"
+            f"role '{self._spec.role}' asks for {count} x {{{_amounts(self._bundle)}}}{where}; the cluster had no room "
+            f"for it within {self._timeout_s:g} s: {why}. It has {totals}; "
+            f"free now: {_amounts(ray.available_resources())}"
         )
 
 

@@ -13,6 +13,29 @@ if TYPE_CHECKING:
     from roll_core.cluster.reference import Reference, Transfers
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class Seat:
+    """The place of one process in a plan, by the plan's numbers.
+
+    Raises:
+        ConfigError: no device, a negative number, or one device twice.
+    """
+
+    machine: int
+    """Number of the machine."""
+    devices: tuple[int, ...]
+    """Numbers of its devices that the process sees, and no others."""
+
+    def __post_init__(self) -> None:
+        if not self.devices or min(self.machine, *self.devices) < 0 or len(set(self.devices)) < len(self.devices):
+            raise ConfigError(f"a seat has one or more different devices of one machine, got {self}")
+
+    @property
+    def name(self) -> str:
+        """Written "machine:device,device"."""
+        return f"{self.machine}:{','.join(map(str, self.devices))}"
+
+
 @dataclass(frozen=True, slots=True)
 class WorkerSpec:
     """The processes of one role.
@@ -47,6 +70,9 @@ class WorkerSpec:
     share_with: str = ""
     """A role started earlier whose devices these processes use too: they see the devices of its processes (in equal
     parts, in order) and reserve none of their own."""
+    seats: tuple[Seat, ...] | None = None
+    """Where the processes sit, one seat each, as `Executor.seats` gives them. The devices of a plan are reserved for
+    the whole run, so several roles may have seats on the same ones and take turns. None: anywhere with room."""
 
     def __post_init__(self) -> None:
         if self.count < 1:
@@ -61,6 +87,18 @@ class WorkerSpec:
             raise ConfigError(f"role '{self.role}': gpus must be a whole number above 1, got {self.gpus}")
         if self.share_with and self.gpus:
             raise ConfigError(f"role '{self.role}' uses the devices of '{self.share_with}', so gpus must be 0")
+        self._check_seats()
+
+    def _check_seats(self) -> None:
+        if self.seats is None:
+            return
+        if self.share_with:
+            raise ConfigError(f"role '{self.role}' has seats, so it cannot share those of '{self.share_with}' too")
+        if len(self.seats) != self.count:
+            raise ConfigError(f"role '{self.role}' has {len(self.seats)} seats for {self.count} processes")
+        wrong = [seat.name for seat in self.seats if self.gpus not in (0, len(seat.devices))]
+        if wrong:
+            raise ConfigError(f"role '{self.role}': gpus is {self.gpus:g}, but its seats are {', '.join(wrong)}")
 
     def arguments(self, index: int) -> dict[str, Any]:
         """Keyword arguments of the factory for one process."""
@@ -68,8 +106,9 @@ class WorkerSpec:
         return {**self.kwargs, **own}
 
     def resources(self) -> dict[str, float]:
-        """What one process reserves, by Ray's names."""
-        return {name: amount for name, amount in (("CPU", self.cpus), ("GPU", self.gpus)) if amount}
+        """What one process reserves, by Ray's names. The devices of seats are reserved already."""
+        gpus = self.gpus if self.seats is None else 0.0
+        return {name: amount for name, amount in (("CPU", self.cpus), ("GPU", gpus)) if amount}
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +129,8 @@ class WorkerHealth:
     """Unanswered calls."""
     rss_bytes: int | None
     """Resident memory; None when it cannot be read."""
+    devices: tuple[str, ...] = ()
+    """Names of the devices it sees, as `CUDA_VISIBLE_DEVICES` has them."""
 
     def render(self) -> str:
         """One line for people."""
@@ -97,7 +138,8 @@ class WorkerHealth:
             "idle" if self.busy_s is None else f"{self.busy_with} for {self.busy_s:.1f} s ({self.queued} unanswered)"
         )
         memory = "" if self.rss_bytes is None else f", {self.rss_bytes / 2**30:.2f} GiB"
-        return f"{self.role}[{self.index}] pid {self.pid} on {self.node}: {state if self.is_alive else 'lost'}{memory}"
+        place = f"{self.node}{' devices ' + ','.join(self.devices) if self.devices else ''}"
+        return f"{self.role}[{self.index}] pid {self.pid} on {place}: {state if self.is_alive else 'lost'}{memory}"
 
 
 class Executor(Protocol):
@@ -113,13 +155,26 @@ class Executor(Protocol):
         """Bytes and seconds of everything that was sent and received, by stage."""
         ...
 
+    def seats(self, role: str) -> tuple[Seat, ...] | None:
+        """What the run's plan gives a role ("train", "rollout"), one seat a process; None where nothing is planned."""
+        ...
+
+    def health(self) -> list[WorkerHealth]:
+        """Every worker of every group as the driver sees it. Asks nothing of the workers themselves."""
+        ...
+
+    def stacks(self) -> dict[str, str]:
+        """Stacks of every worker that owes an answer, by name ("actor[1]"). Takes seconds."""
+        ...
+
     def start(self, spec: WorkerSpec, *, timeout_s: float) -> WorkerGroup:
         """Start the processes of a role and build their objects.
 
         Every process proves that it has the driver's plugins and versions before anything is built in it.
 
         Raises:
-            PlacementError: there is no room for it within the bound.
+            ConfigError: a seat is not in the plan.
+            PlacementError: there is no room for it within the bound, or its machine is gone.
             PluginError: a worker's plugins or versions differ.
             WorkerLost: a process ended while starting.
             Stuck: not ready within `timeout_s` seconds; with the stacks.

@@ -15,27 +15,30 @@ class TrainPlacement(Strict):
     """What the trainer wishes. Reference and critic live in its processes."""
 
     gpus: PositiveInt | None = None
-    """Devices, one process each; null lets the solver choose."""
-    tensor_parallel: PositiveInt = 1
-    """Devices that share every layer; must divide the attention heads, and lie on one machine."""
-    cpu_offload: bool = False
-    """Keep master weights, gradients and optimiser in the machine's memory."""
+    """Devices, one process each; null takes the strategy's `world_size`, else lets the solver choose."""
+    tensor_parallel: PositiveInt | None = None
+    """Devices that share every layer; must divide the attention heads, and lie on one machine. Null takes the
+    strategy's option of that name, else 1."""
+    cpu_offload: bool | None = None
+    """Keep master weights, gradients and optimiser in the machine's memory; null takes the strategy's option of that
+    name."""
 
 
 class RolloutPlacement(Strict):
     """What generation wishes."""
 
     replicas: PositiveInt | None = None
-    """Engines; null takes as many as there are devices for."""
+    """Engines; null takes the backend's `replicas`, else as many as there are devices for."""
     tensor_parallel: PositiveInt | None = None
-    """Devices of one engine, on one machine; null takes the fewest that hold the model and a group's KV cache."""
+    """Devices of one engine, on one machine; null takes the backend's option of that name, else the fewest that hold
+    the model and a group's KV cache."""
 
 
 class ClusterConfig(Strict):
     """Where the processes of a run are.
 
-    What is said about devices is what `roll plan` plans for; components that have processes of their own say in their
-    own options how many.
+    Devices are shared out before anything is loaded, as `roll plan` prints it: a strategy or backend with processes of
+    its own starts one for each of its seats there. Without devices (CPU) it starts as many as its options say.
     """
 
     executor: Literal["driver", "local", "ray"] = "driver"
@@ -43,7 +46,8 @@ class ClusterConfig(Strict):
     address: str | None = None
     """Of a running Ray cluster ("auto", "host:port"); null starts one on this machine."""
     gpus: str | None = None
-    """Devices, `16x80GB`, or machine by machine, `2x24GB + 8x80GB`; null plans for none (CPU)."""
+    """Devices, `16x80GB`, or machine by machine, `2x24GB + 8x80GB`; `none` plans for none (CPU). Null takes what is
+    found: the NVIDIA devices of this machine, or of the Ray cluster."""
     gpus_per_node: PositiveInt = 8
     """Devices of one machine: `16x80GB` means two machines of eight."""
     layout: Literal["auto", "colocate", "apart"] = "auto"

@@ -145,6 +145,14 @@ def address_needs_ray(facts: Facts) -> Iterator[Inert]:
             yield Inert(("cluster", key), because, (("cluster", "executor"),))
 
 
+def waiting_needs_restarts(facts: Facts) -> Iterator[Inert]:
+    """A run that never restarts neither waits before it, nor needs anybody to do it."""
+    if facts.config.faults.restarts == 0:
+        for key in ("wait_s", "supervise"):
+            because = "faults.restarts is 0; set faults.restarts to 1 or more"
+            yield Inert(("faults", key), because, (("faults", "restarts"),))
+
+
 RUN_RULES: tuple[Callable[[Facts], Iterator[Inert]], ...] = (
     critic_needs_values,
     reference_needs_reader,
@@ -154,6 +162,7 @@ RUN_RULES: tuple[Callable[[Facts], Iterator[Inert]], ...] = (
     early_stop_needs_filters,
     staleness_needs_async,
     address_needs_ray,
+    waiting_needs_restarts,
 )
 
 

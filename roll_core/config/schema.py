@@ -21,6 +21,7 @@ from roll_core.config.algorithm import (
 )
 from roll_core.config.base import ComponentRef, NonNegative, NonNegativeInt, PositiveInt, Strict
 from roll_core.config.cluster import ClusterConfig
+from roll_core.config.faults import FaultsConfig
 from roll_core.config.marks import OfKind
 from roll_core.contracts import LoraSettings, OptimSettings
 from roll_core.types import SamplingParams
@@ -322,6 +323,8 @@ class RunConfig(Strict):
     """Training engine and optimiser."""
     cluster: ClusterConfig = ClusterConfig()
     """Where the processes of the run are, and what `roll plan` plans for."""
+    faults: FaultsConfig = FaultsConfig()
+    """What the run does by itself when it loses a process, or nothing moves any more."""
     eval: EvalConfig = EvalConfig()
     """Held-out evaluation inside training."""
     checkpoint: CheckpointConfig = CheckpointConfig()

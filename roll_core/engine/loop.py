@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, contextmanager
+from typing import Literal
 
 import numpy as np
 
@@ -20,11 +21,13 @@ from roll_core.credit import greedy_rewards
 from roll_core.engine.parts import Parts, RunResult
 from roll_core.engine.saves import Saves
 from roll_core.engine.state import restore, snapshot
+from roll_core.engine.telling import facts_after, facts_of, probes_of
 from roll_core.evaluation import metrics_of
 from roll_core.interrupt import StopRequest, run_apart
 from roll_core.rollout.collected import StepRollouts
 from roll_core.step_metrics import Stopwatch, rollout_metrics, staleness_metrics
 from roll_core.types import Batch, ColumnSpec, RolloutGroup, batch_of
+from roll_core.watch import take_request
 
 logger = logging.getLogger(__name__)
 
@@ -51,11 +54,14 @@ class Engine:
 
     def run(self) -> RunResult:
         """Train to the last step. Trackers and plugins always hear how it ended."""
+        self.parts.watch.attach(probes_of(self.parts))
+        self.parts.watch.update(**facts_of(self.parts, self.step))
         with self._stop.listening():
             return run_apart(self._run())
 
     async def _run(self) -> RunResult:
-        parts, status = self.parts, "failed"
+        parts = self.parts
+        status: Literal["finished", "interrupted", "failed"] = "failed"
         parts.checkpoints.clean()
         parts.checkpoints.forget_after(self.step)
         async with AsyncExitStack() as closing:
@@ -67,11 +73,13 @@ class Engine:
             closing.push_async_callback(parts.feed.close)
             closing.callback(self._saves.close)
             try:
-                await parts.verifiers.start()
+                with parts.watch.stage("start of the verifiers", step=self.step):
+                    await parts.verifiers.start()
                 for tracker in parts.trackers:
                     tracker.start(parts.run)
                 parts.observers.notify("roll_on_run_start", run=parts.run)
-                self._sync()
+                with self._stage("sync", Stopwatch(), is_blocking=True):
+                    self._sync()
                 await self._train()
                 status = "finished" if self._is_over else "interrupted"
             except (KeyboardInterrupt, asyncio.CancelledError):
@@ -80,6 +88,7 @@ class Engine:
                 raise
             finally:
                 self.result.status = status
+                parts.watch.update(outcome=status)
                 for tracker in parts.trackers:
                     self._guarded(tracker, lambda t: t.finish(status))
                 parts.observers.notify("roll_on_run_end", status=status)
@@ -101,6 +110,7 @@ class Engine:
                 break
             self.result.train_seconds += time.perf_counter() - started
             self._report(metrics)
+            self._scale_if_asked()
             await self._saves.look_after()
             await self._evaluate_if_due()
             if every and self.step % every == 0:
@@ -122,7 +132,8 @@ class Engine:
     async def _one_step(self) -> dict[str, float] | None:
         """Draw to sync; None when the data have ended and there is nothing to train on."""
         parts, seconds = self.parts, Stopwatch()
-        with seconds("rollout"):
+        is_blocking = not parts.feed.is_ahead
+        with self._stage("rollout", seconds):
             rollouts = await parts.feed.collect(self.step, parts.config.batch.prompts)
         parts.observers.notify("roll_on_groups_scored", step=self.step, groups=rollouts.groups)
         for alarm in parts.scorer.alarms(rollouts.groups):
@@ -132,21 +143,21 @@ class Engine:
             parts.ledger.close(self.step, parts.mixer.weights(self.step))
             self._state = snapshot(parts, self.step)
             return None
-        with seconds("columns"):
+        with self._stage("columns", seconds, is_blocking=is_blocking):
             parts.credit.shape_rewards(rollouts.admitted)
             batch = await self._batch(rollouts.admitted)
-        with seconds("credit"):
+        with self._stage("credit", seconds, is_blocking=True):
             metrics |= parts.credit.advantages(batch)
             mini_batches = parts.credit.mini_batches(batch, self.step)
         parts.observers.notify("roll_on_batch_ready", step=self.step, batch=batch)
         self._is_updating = True
         parts.feed.updating(self.step, is_last=self.step + 1 >= parts.config.steps)
-        with seconds("update"):
+        with self._stage("update", seconds, is_blocking=is_blocking):
             metrics |= await self._update(batch, mini_batches)
-        with seconds("settle"):
+        with self._stage("settle", seconds):
             await parts.feed.settle()
         metrics |= self._commit(rollouts, batch, metrics)
-        with seconds("sync"):
+        with self._stage("sync", seconds, is_blocking=True):
             self._sync()
         self._is_updating = False
         metrics |= self._saves.take_metrics()
@@ -157,6 +168,25 @@ class Engine:
         if not mini_batches:
             return {"train/empty_steps": 1.0}
         return await self.parts.apart(lambda: self.parts.strategy.update(batch, mini_batches))
+
+    @contextmanager
+    def _stage(self, name: str, seconds: Stopwatch, *, is_blocking: bool = False) -> Iterator[None]:
+        """A stage of the step: timed, watched over, bounded."""
+        with seconds(name), self.parts.watch.stage(name, step=self.step, is_blocking=is_blocking):
+            yield
+
+    def _scale_if_asked(self) -> None:
+        """Let rollout replicas join or leave, as `roll scale` asks for it."""
+        request = take_request(self.parts.run.folder)
+        if request is None:
+            return
+        scale = getattr(self.parts.backend, "scale", None)
+        if scale is None:
+            logger.warning("the rollout backend has no replicas that could join or leave; `roll scale` changes nothing")
+            return
+        with self._stage("scaling", Stopwatch(), is_blocking=True):
+            scale(request.replicas)
+        self.parts.watch.update(replicas=request.replicas)
 
     def _sync(self) -> None:
         """Generate with the weights of now."""
@@ -194,6 +224,7 @@ class Engine:
 
     def _report(self, metrics: dict[str, float]) -> None:
         self.result.add(metrics)
+        self.parts.watch.update(**facts_after(self.step, metrics))
         for tracker in self.parts.trackers:
             self._guarded(tracker, lambda t: t.log(self.step, metrics))
         self.parts.observers.notify("roll_on_step_end", step=self.step, metrics=metrics)
@@ -206,7 +237,8 @@ class Engine:
         if evaluator is None or not is_due or self.step in self.result.evaluations or self._stop.requested:
             return
         started = time.perf_counter()
-        results = await evaluator.run()
+        with self._stage("evaluation", Stopwatch()):
+            results = await evaluator.run()
         self.result.evaluations[self.step] = results
         for domain, result in results.items():
             if result.unscored:

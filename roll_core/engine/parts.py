@@ -16,6 +16,7 @@ from roll_core.evaluation import DomainResult, Evaluator
 from roll_core.rollout.feed import Feed
 from roll_core.rooms import Books, CreditRoom, Drawing, Observers, ScoringReport, Stateful, Workers
 from roll_core.types import SamplingParams
+from roll_core.watch import Watch
 
 T = TypeVar("T")
 
@@ -47,6 +48,7 @@ class Parts:
     checkpoints: CheckpointStore
     observers: Observers
     manifest: Mapping[str, str]
+    watch: Watch
     executor: Executor | None = None
     """Started worker processes, where the run has some; ended after backend and strategy."""
 

@@ -44,10 +44,12 @@ class Saves:
         """
         await self.finish()
         feed = self._parts.feed
-        await feed.freeze()
+        with self._parts.watch.stage("freezing for the checkpoint", step=step):
+            await feed.freeze()
         try:
             pending = feed.write if feed.is_ahead else None
-            self._saver.begin(step, with_result(state, self._result), pending, is_last=is_last)
+            with self._parts.watch.stage("checkpoint", step=step, is_blocking=True):
+                self._saver.begin(step, with_result(state, self._result), pending, is_last=is_last)
         finally:
             feed.thaw()
         if is_last:
@@ -58,7 +60,8 @@ class Saves:
         try:
             await self.finish()
             if step and not self._saver.is_saved(step):
-                self._saver.begin(step, with_result(state, self._result))
+                with self._parts.watch.stage("rescue of the last step", step=step, is_blocking=True):
+                    self._saver.begin(step, with_result(state, self._result))
                 await self.finish()
         except RollError as error:  # the error of the step is the one to raise
             logger.warning("step %d could not be saved: %s", step, error)
@@ -71,7 +74,8 @@ class Saves:
     async def finish(self, *, is_last: bool = False) -> None:
         """Wait for the checkpoint under way, if there is one."""
         if self._saver.is_busy:
-            self._announce(await self._parts.apart(lambda: self._saver.finish(is_last=is_last)))
+            with self._parts.watch.stage("end of the checkpoint", step=self._result.steps, is_blocking=True):
+                self._announce(await self._parts.apart(lambda: self._saver.finish(is_last=is_last)))
 
     def abandon(self) -> None:
         """The run ends at once: leave nothing half-written."""
@@ -83,4 +87,5 @@ class Saves:
 
     def _announce(self, checkpoint: Checkpoint | None) -> None:
         if checkpoint is not None:
+            self._parts.watch.update(saved_step=checkpoint.step)
             self._parts.observers.notify("roll_on_checkpoint_saved", step=checkpoint.step, folder=checkpoint.folder)

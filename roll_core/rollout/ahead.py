@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Literal
 
 from roll_core.errors import StarvationError
-from roll_core.rollout.collected import StepRollouts, first_leaf, why_starved
+from roll_core.rollout.collected import STALE, StepRollouts, first_leaf, why_starved
 from roll_core.rollout.groups import GroupRunner
 from roll_core.rollout.journal import Pending, UnderWay, read_pending, write_pending
 from roll_core.rooms import Drawing
@@ -17,16 +18,20 @@ from roll_core.types import Prompt, RolloutGroup, Ticket
 class AheadScheduler:
     """Keeps rollouts going while the policy is trained; weights change under them.
 
-    A group that was started under version v is trained in step v + `max_staleness` at the latest. Two rules see to it,
-    and neither looks at lengths, so that long answers are as likely to be trained as short ones:
+    A group that was started under version v is meant to be trained in step v + `max_staleness` at the latest. Neither
+    of these rules looks at lengths:
 
     * **Start late enough.** With B groups a step, at most (version + 1 + max_staleness) * B groups are started in all
-      that are not dropped by a filter. Hence at step s at most B open groups are at the bound.
-    * **Wait for those at the bound.** A step takes the oldest groups first, and waits for every group that would be too
-      old for the next one.
+      that are not dropped. Hence at step s at most B open groups are at the bound.
+    * **Oldest first.** A step takes the oldest groups that are finished.
 
-    So nothing is thrown away for its age. A rollout that is interrupted by new weights goes on with its tokens; each
-    token keeps the version and the log-prob it was sampled with.
+    `on_stale` says what happens to a group that is at the bound and not finished. `wait`: the step waits for it, so
+    nothing is ever too old or thrown away. `correct`: the step does not wait; the group is trained when it has ended,
+    and counted. `drop`: the step does not wait; the group is given up when the next weights come, and another one
+    started. With the first two every group is trained, however long its answers; with `drop` long ones get rarer.
+
+    A rollout that is interrupted by new weights goes on with its tokens; each token keeps the version and the log-prob
+    it was sampled with.
 
     Args:
         groups: rolls out one group.
@@ -34,7 +39,8 @@ class AheadScheduler:
         prompts: groups of a step (B).
         steps: steps of the run; no group is started that no step could train.
         max_staleness: how many versions a group may be behind the one it is trained from.
-        max_draws: a step ends with an error after so many dropped groups.
+        max_draws: a step ends with an error after the filters have dropped so many groups.
+        on_stale: see above.
     """
 
     is_ahead = True
@@ -48,10 +54,11 @@ class AheadScheduler:
         steps: int,
         max_staleness: int,
         max_draws: int,
+        on_stale: Literal["wait", "drop", "correct"] = "wait",
     ) -> None:
         self._groups, self._books, self._draw = groups, groups.books, draw
         self._prompts, self._steps, self._max_staleness = prompts, steps, max_staleness
-        self._max_draws = max_draws
+        self._max_draws, self._on_stale = max_draws, on_stale
         self._version = 0
         self._taken = 0
         self._ready = StepRollouts()
@@ -60,6 +67,7 @@ class AheadScheduler:
         self._under_way: dict[int, UnderWay] = {}
         self._to_resume: list[UnderWay] = []
         self._lost: list[Ticket] = []
+        self._given_up: set[int] = set()
         self._changed = asyncio.Event()
         self._data_ended = False
 
@@ -69,7 +77,7 @@ class AheadScheduler:
         return len(self._tasks) + len(self._ready.admitted)
 
     async def collect(self, step: int, count: int) -> StepRollouts:
-        """The `count` oldest groups, once nothing that is at the bound is missing; fewer when the data have ended.
+        """The `count` oldest finished groups, once it need not wait for others; fewer when the data have ended.
 
         Raises:
             StarvationError: the filters drop group after group.
@@ -78,15 +86,15 @@ class AheadScheduler:
             self._changed.clear()
             await self._changed.wait()
             self._raise_failures()
-            if len(self._ready.dropped) >= self._max_draws:
+            if sum(reason != STALE for _, reason in self._ready.dropped) >= self._max_draws:
                 raise StarvationError(why_starved(self._ready, count))
         oldest = sorted(self._ready.admitted, key=lambda g: (self._versions[g.ticket.id], g.ticket.id))
         taken, later = oldest[:count], oldest[count:]
-        result = StepRollouts(taken, self._ready.dropped, self._ready.drawn, 1)
+        versions = [self._versions.pop(group.ticket.id) for group in taken]
+        stale = sum(version < step - self._max_staleness for version in versions)
+        result = StepRollouts(taken, self._ready.dropped, self._ready.drawn, 1, stale)
         self._ready = StepRollouts(later)
         self._taken += len(taken)
-        for group in taken:
-            del self._versions[group.ticket.id]
         return result
 
     def updating(self, step: int, *, is_last: bool) -> None:
@@ -96,13 +104,15 @@ class AheadScheduler:
         """Rollouts go on while weights change."""
 
     def advance(self, version: int) -> None:
-        """Weights of `version` are in use: start what may be started now."""
+        """Weights of `version` are in use: give up what is too old for them, start what may be started now."""
         if self._taken == 0:
             self._taken = version * self._prompts
         self._version = version
         for one in self._to_resume:
             self._start(one.ticket, self._draw.prompt_of(one.ticket), one)
         self._to_resume.clear()
+        if self._on_stale == "drop":
+            self._give_up_stale(version - self._max_staleness)
         self._fill()
 
     async def freeze(self) -> None:
@@ -128,6 +138,10 @@ class AheadScheduler:
         kept = {group.ticket.id for group in self._ready.admitted} | {one.ticket.id for one in self._to_resume}
         self._lost = list(self._books.requeue(kept))
 
+    def counts(self) -> dict[str, int]:
+        """See `Feed.counts`."""
+        return self._groups.counts(len(self._ready.admitted))
+
     async def close(self) -> None:
         """Give up what is under way."""
         tasks = list(self._tasks.values())
@@ -140,7 +154,7 @@ class AheadScheduler:
         if not self._tasks:
             return True
         bound = step - self._max_staleness
-        is_waited_for = any(one.version <= bound for one in self._under_way.values())
+        is_waited_for = self._on_stale == "wait" and any(one.version <= bound for one in self._under_way.values())
         return not is_waited_for and len(self._ready.admitted) >= count
 
     def _fill(self) -> None:
@@ -174,10 +188,32 @@ class AheadScheduler:
         self._fill()
 
     def _judge(self, group: RolloutGroup) -> None:
+        if group.ticket.id in self._given_up:
+            self._given_up.discard(group.ticket.id)
+            self._drop_stale(group)
+            return
         before = len(self._ready.dropped)
         self._groups.judge(group, self._ready)
         if len(self._ready.dropped) > before:
             del self._versions[group.ticket.id]
+
+    def _give_up_stale(self, bound: int) -> None:
+        """Drop groups that were started before version `bound`; those under way are dropped as soon as they end."""
+        kept = []
+        for group in self._ready.admitted:
+            if self._versions[group.ticket.id] < bound:
+                self._drop_stale(group)
+            else:
+                kept.append(group)
+        self._ready.admitted = kept
+        for one in self._under_way.values():
+            if one.version < bound:
+                self._given_up.add(one.ticket.id)
+                self._groups.give_up(one.ticket, one.attempt)
+
+    def _drop_stale(self, group: RolloutGroup) -> None:
+        self._groups.drop(group, STALE, self._ready)
+        del self._versions[group.ticket.id]
 
     def _raise_failures(self) -> None:
         """Raise what a rollout failed with (its task stays, since it did not end)."""

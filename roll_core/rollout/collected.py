@@ -8,6 +8,9 @@ from dataclasses import dataclass, field
 
 from roll_core.types import Rollout, RolloutGroup
 
+STALE = "stale"
+"""Why a group was dropped that was too old to be trained."""
+
 
 @dataclass(slots=True)
 class StepRollouts:
@@ -17,6 +20,8 @@ class StepRollouts:
     dropped: list[tuple[RolloutGroup, str]] = field(default_factory=list)
     drawn: int = 0
     rounds: int = 0
+    stale: int = 0
+    """Admitted groups that are older than `max_staleness`."""
 
     @property
     def groups(self) -> list[RolloutGroup]:

@@ -48,6 +48,13 @@ class Feed(Protocol):
         """Take up what `write` wrote (None: nothing was), before the run starts."""
         ...
 
+    def counts(self) -> dict[str, int]:
+        """Groups "open" (rolled out or scored now), "finished" and untrained, "dropped" so far; "requests" running.
+
+        Safe from any thread.
+        """
+        ...
+
     async def close(self) -> None:
         """Give up whatever is under way."""
         ...

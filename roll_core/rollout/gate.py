@@ -33,6 +33,11 @@ class Gate:
         self._made: dict[str, Completion] = {}
 
     @property
+    def running(self) -> int:
+        """Requests that are with the backend now."""
+        return len(self._running)
+
+    @property
     def made(self) -> Mapping[str, Completion]:
         """Completions of the requests that are not forgotten, by request id; finish reason "abort" where unfinished."""
         return self._made
@@ -42,6 +47,9 @@ class Gate:
         key = request.request_id
         while key not in self._made or self._made[key].finish_reason == "abort":
             await self._opened.wait()
+            if key in self._given_up:
+                self._made.setdefault(key, _nothing(key))
+                break
             piece = await self._turn(request, self._made.get(key))
             self._made[key] = joined(self._made.get(key), piece)
             if key in self._given_up or (piece.finish_reason == "abort" and self._opened.is_set()):
@@ -73,6 +81,7 @@ class Gate:
         """Drop what is remembered of requests whose group has ended."""
         for request_id in request_ids:
             self._made.pop(request_id, None)
+            self._given_up.discard(request_id)
 
     async def _turn(self, request: GenerateRequest, before: Completion | None) -> Completion:
         resumed = request if before is None else replace(request, prefix_ids=tuple(before.token_ids.tolist()))
@@ -84,6 +93,11 @@ class Gate:
             self._running.discard(request.request_id)
             if not self._running:
                 self._quiet.set()
+
+
+def _nothing(request_id: str) -> Completion:
+    """The completion of a request that was given up before its first token."""
+    return Completion(request_id, np.zeros(0, np.int32), np.zeros(0, np.float32), (), "abort")
 
 
 def joined(before: Completion | None, piece: Completion) -> Completion:

@@ -44,9 +44,15 @@ class GroupRunner:
     gate: Gate = field(init=False)
     """Halts and resumes all generation of groups."""
     _verdicts: set[asyncio.Task[None]] = field(default_factory=set)
+    _open: int = 0
+    _dropped: int = 0
 
     def __post_init__(self) -> None:
         self.gate = Gate(self.backend)
+
+    def counts(self, finished: int) -> dict[str, int]:
+        """How many groups are under way, finished and waiting (as the caller knows), dropped so far, and requests."""
+        return {"open": self._open, "finished": finished, "dropped": self._dropped, "requests": self.gate.running}
 
     async def run(self, ticket: Ticket, prompt: Prompt, attempt: int | None = None) -> RolloutGroup:
         """Roll out and score the group of a ticket.
@@ -56,7 +62,13 @@ class GroupRunner:
             prompt: what is asked.
             attempt: goes on with this attempt, which a checkpoint interrupted; None begins a new one.
         """
-        attempt = self.books.run(ticket.id) if attempt is None else attempt
+        self._open += 1
+        try:
+            return await self._run(ticket, prompt, self.books.run(ticket.id) if attempt is None else attempt)
+        finally:
+            self._open -= 1
+
+    async def _run(self, ticket: Ticket, prompt: Prompt, attempt: int) -> RolloutGroup:
         sampling = self.sampling[ticket.domain]
         group = RolloutGroup(ticket, prompt, [])
 
@@ -84,7 +96,7 @@ class GroupRunner:
             greedy = tasks.create_task(sample(-1, sampling.greedy())) if wants_greedy else None
         group.rollouts = [task.result() for task in samples]
         group.greedy = greedy.result() if greedy is not None else None
-        self.gate.forget(request_id(ticket, index, attempt) for index in range(-1, self.group_size))
+        self.gate.forget(self._requests(ticket, attempt))
         self.scoring.compose(group)
         self.books.score(ticket.id, attempt)
         return group
@@ -96,12 +108,26 @@ class GroupRunner:
             self.books.admit(group.ticket.id)
             result.admitted.append(group)
         else:
-            self.books.drop(group.ticket.id, reason)
-            result.dropped.append((group, reason))
+            self.drop(group, reason, result)
+
+    def drop(self, group: RolloutGroup, reason: str, result: StepRollouts) -> None:
+        """Drop a finished group, in the books and in `result`."""
+        self.books.drop(group.ticket.id, reason)
+        result.dropped.append((group, reason))
+        self._dropped += 1
+
+    def give_up(self, ticket: Ticket, attempt: int) -> None:
+        """End the generation of a group under way; its `run` returns what there is."""
+        for name in self._requests(ticket, attempt):
+            self.gate.abort(name)
 
     def await_verdicts_between_steps(self, is_wanted: bool) -> None:
         """Have the backend wait for verdicts between decode steps, so that early stops do not depend on the clock."""
         self.backend.set_barrier(self._await_verdicts if is_wanted and self.early_stop else None)
+
+    def _requests(self, ticket: Ticket, attempt: int) -> list[str]:
+        first = -1 if ticket.domain in self.greedy else 0
+        return [request_id(ticket, index, attempt) for index in range(first, self.group_size)]
 
     def _reject(self, group: RolloutGroup) -> str | None:
         if any(r.finish_reason == "abort" for r in group.rollouts):

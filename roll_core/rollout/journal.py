@@ -7,13 +7,16 @@ Nothing is pickled.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 
+from roll_core.errors import CheckpointError
+from roll_core.files import naming
 from roll_core.rollout.collected import StepRollouts
 from roll_core.rooms import PromptOf
 from roll_core.types import (
@@ -57,7 +60,11 @@ class Pending:
 
 
 def write_pending(folder: Path, pending: Pending) -> None:
-    """Write everything into an existing, empty folder."""
+    """Write everything into an existing, empty folder.
+
+    Raises:
+        OSError: it cannot be written; names the file.
+    """
     writer = _Writer()
     meta = {
         "admitted": [writer.group(group) for group in pending.collected.admitted],
@@ -68,8 +75,9 @@ def write_pending(folder: Path, pending: Pending) -> None:
         "under_way": [[asdict(one.ticket), one.attempt, one.version] for one in pending.under_way],
         "made": {key: writer.completion(completion) for key, completion in pending.made.items()},
     }
-    (folder / _META).write_text(json.dumps(meta), encoding="utf-8")
-    with (folder / _ARRAYS).open("wb") as file:
+    with naming(folder / _META):
+        (folder / _META).write_text(json.dumps(meta), encoding="utf-8")
+    with naming(folder / _ARRAYS), (folder / _ARRAYS).open("wb") as file:
         np.savez(file, **writer.arrays)  # type: ignore[arg-type]  # numpy's stub takes the names for its own arguments
 
 
@@ -79,10 +87,38 @@ def read_pending(folder: Path, prompt_of: PromptOf) -> Pending:
     Args:
         folder: where it lies.
         prompt_of: the prompt of a ticket.
+
+    Raises:
+        CheckpointError: a file is missing or cannot be understood.
+        ConfigError: a prompt is not the one that was drawn.
     """
-    meta = json.loads((folder / _META).read_text(encoding="utf-8"))
-    with np.load(folder / _ARRAYS, allow_pickle=False) as arrays:
-        reader = _Reader({name: arrays[name] for name in arrays.files}, prompt_of)
+    meta = _read(folder / _META, lambda path: json.loads(path.read_text(encoding="utf-8")))
+    reader = _Reader(_read(folder / _ARRAYS, _load_arrays), prompt_of)
+    try:
+        return _pending(meta, reader)
+    except (KeyError, TypeError, IndexError, AttributeError) as error:
+        raise CheckpointError(
+            f"the rollouts in {folder} are not of a kind that this version reads ({type(error).__name__}: {error}); "
+            "resume with the version that wrote them, or from another checkpoint with --checkpoint"
+        ) from error
+
+
+def _read(path: Path, read: Callable[[Path], Any]) -> Any:
+    try:
+        return read(path)
+    except (OSError, ValueError, EOFError, BadZipFile) as error:
+        raise CheckpointError(
+            f"the rollouts in {path} cannot be read: {type(error).__name__}: {error}; resume from another checkpoint "
+            "with --checkpoint"
+        ) from error
+
+
+def _load_arrays(path: Path) -> dict[str, AnyArray]:
+    with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+        return {name: arrays[name] for name in arrays.files}
+
+
+def _pending(meta: Mapping[str, Any], reader: _Reader) -> Pending:
     return Pending(
         collected=StepRollouts(
             admitted=[reader.group(group) for group in meta["admitted"]],

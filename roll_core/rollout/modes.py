@@ -27,6 +27,7 @@ def make_feed(config: RunConfig, groups: GroupRunner, draw: Drawing, *, max_draw
             prompts=config.batch.prompts,
             steps=config.steps,
             max_staleness=config.rollout.max_staleness,
+            on_stale=config.rollout.on_stale,
             max_draws=max_draws,
         )
     scheduler = RolloutScheduler(groups, draw, max_draws)

@@ -72,6 +72,12 @@ class OneStepScheduler:
         self._kept = collected if collected.drawn else None
         self.inner.read(folder, {group.ticket.id for group in collected.admitted})
 
+    def counts(self) -> dict[str, int]:
+        """See `Feed.counts`."""
+        counts = self.inner.counts()
+        waiting = len(self._kept.admitted) if self._kept is not None else 0
+        return counts | {"finished": counts["finished"] + waiting}
+
     async def close(self) -> None:
         """Give up what is collected ahead."""
         if self._next is not None:

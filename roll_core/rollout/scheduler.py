@@ -35,6 +35,7 @@ class RolloutScheduler:
     is_ahead: bool = False
     """Whether rollouts go on while the policy is trained."""
     _lost: list[Ticket] = field(default_factory=list)
+    _result: StepRollouts = field(default_factory=StepRollouts)
 
     async def collect(self, step: int, count: int) -> StepRollouts:
         """Run rounds until `count` groups are admitted or the data end; the last batch may be smaller, or empty.
@@ -42,7 +43,7 @@ class RolloutScheduler:
         Raises:
             StarvationError: the draw budget was used up first.
         """
-        result = StepRollouts()
+        result = self._result = StepRollouts()
         self.groups.await_verdicts_between_steps(True)
         try:
             while len(result.admitted) < count:
@@ -61,6 +62,7 @@ class RolloutScheduler:
                 for group in await self._round(drawn):
                     self.groups.judge(group, result)
         finally:
+            self._result = StepRollouts()
             self.groups.await_verdicts_between_steps(False)
         return result
 
@@ -85,6 +87,10 @@ class RolloutScheduler:
     def read(self, folder: Path | None, kept: Collection[int] = ()) -> None:
         """Open tickets of another mode's checkpoint, but those `kept`, are rolled out again."""
         self._lost = list(self.groups.books.requeue(kept))
+
+    def counts(self) -> dict[str, int]:
+        """See `Feed.counts`."""
+        return self.groups.counts(len(self._result.admitted))
 
     async def close(self) -> None:
         """Nothing runs."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import math
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -45,8 +46,7 @@ class JsonlTracker:
         if self._path is None:
             return
         row = {"step": step} | {k: float(v) if math.isfinite(v) else None for k, v in metrics.items()}
-        with self._path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(row) + "\n")
+        _append(self._path, (json.dumps(row) + "\n").encode())
 
     def log_rollouts(self, step: int, groups: Sequence[RolloutGroup]) -> None:
         """Rollouts are the parquet tracker's."""
@@ -54,6 +54,18 @@ class JsonlTracker:
     def finish(self, status: str) -> None:
         """Close; further calls do nothing."""
         self._path = None
+
+
+def _append(path: Path, line: bytes) -> None:
+    """Add the whole line, or nothing: half of one, on a full disk, would spoil the next too."""
+    with path.open("ab", buffering=0) as file:
+        end = file.seek(0, os.SEEK_END)
+        try:
+            while line:
+                line = line[file.write(line) :]
+        except OSError:
+            file.truncate(end)
+            raise
 
 
 def _lines_up_to(step: int, path: Path) -> list[str]:
