@@ -40,7 +40,7 @@ class Patience:
             self._furthest, self.in_a_row = step, 0
         if self.in_a_row >= self._faults.restarts:
             return None
-        wait_s: float = min(self._faults.wait_s * 2**self.in_a_row, LONGEST_WAIT_S)
+        wait_s: float = min(self._faults.wait_s * 2 ** min(self.in_a_row, 10), LONGEST_WAIT_S)
         self.in_a_row += 1
         self.count += 1
         return wait_s

@@ -96,6 +96,7 @@ def _facts(found: RunStatus, now: float) -> Table:
 
     table = Table.grid(padding=(0, 2))
     is_running = found.state == "running"
+    memory = _memory(found.rss_bytes)
     until = now if is_running else found.heartbeat
     rows = {
         "step": f"{found.step} of {found.total_steps}, {found.mode or 'mode not known yet'}",
@@ -104,12 +105,12 @@ def _facts(found: RunStatus, now: float) -> Table:
         "event loop": f"has not moved for {_span(found.loop_lag_s)}" if found.loop_lag_s >= 5 else "",
         "queue": ", ".join(f"{count} {name}" for name, count in found.queue.items()),
         "weights": "" if found.policy_version is None else f"version {found.policy_version}" + _staleness(found),
-        "speed": "" if found.tokens_per_s is None else f"{found.tokens_per_s:,.0f} sampled tokens/s in the last step",
+        "speed": "" if found.tokens_per_s is None else f"{found.tokens_per_s:,.0f} sampled tokens/s over the last step",
         "checkpoint": "none yet" if found.saved_step is None else f"step {found.saved_step}",
         "restarts": str(found.restarts) if found.restarts else "",
         "replicas": "" if found.replicas is None else f"{found.replicas} asked for",
         "devices": "; ".join(f"{role}: {', '.join(names)}" for role, names in found.devices.items()),
-        "driver": f"{_memory(found.rss_bytes)} started {_span(now - found.started)} ago".strip(),
+        "driver": f"started {_span(now - found.started)} ago" + (f", {memory}" if memory else ""),
     }  # fmt: skip
     for name, value in rows.items():
         if value:
@@ -200,10 +201,10 @@ def _memory(size: int | None) -> str:
 def _span(seconds: float) -> str:
     """Seconds for people."""
     seconds = max(seconds, 0.0)
-    if seconds < 90:
+    if seconds < 120:
         return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
     minutes = int(seconds / 60)
-    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min"
+    return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h {minutes % 60} min"
 
 
 def _visible(text: str) -> str:

@@ -14,18 +14,23 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
 import click
 
 from roll_core.cli.context import GlobalOptions
+from roll_core.files import replace_text
 from roll_core.recovery import Patience
-from roll_core.watch import EXIT_HUNG
+from roll_core.watch import EXIT_HUNG, read_status
+from roll_core.watch.status import STATUS_FILE
 
 if TYPE_CHECKING:
     from roll_core.assembly import Assembly
 
+LOOK_S = 5.0
+"""How often a driver's heartbeat is looked at."""
 SUPERVISED = "ROLL_SUPERVISED"
 """Environment variable that tells a driver it is watched over."""
 
@@ -57,7 +62,7 @@ def supervise(assembly: Assembly, first: Sequence[str], again: Sequence[str], af
     """
     patience, command = Patience(assembly.config.faults), first
     while True:
-        code, was_asked = _drive(command)
+        code, was_asked = _drive(command, assembly.config.run_folder, assembly.config.faults.stage_timeout_s)
         status = code if code >= 0 else 128 - code
         if was_asked or (code >= 0 and code != EXIT_HUNG):
             return status
@@ -73,7 +78,7 @@ def supervise(assembly: Assembly, first: Sequence[str], again: Sequence[str], af
         command = again if newest is not None else afresh
 
 
-def _drive(command: Sequence[str]) -> tuple[int, bool]:
+def _drive(command: Sequence[str], folder: Path, limit_s: float) -> tuple[int, bool]:
     """Run one driver; its exit code, and whether it was asked to stop."""
     # A process group of its own: Ctrl-C reaches the watcher alone, which passes it on once.
     environment = {**os.environ, SUPERVISED: str(os.getpid())}
@@ -85,8 +90,27 @@ def _drive(command: Sequence[str]) -> tuple[int, bool]:
         driver.send_signal(number)
 
     with _passing_on(pass_on):
-        code = driver.wait()
-    return code, bool(asked)
+        while True:
+            try:
+                return driver.wait(LOOK_S), bool(asked)
+            except subprocess.TimeoutExpired:
+                if _has_no_pulse(driver.pid, folder, limit_s):
+                    driver.kill()
+                    driver.wait()
+                    return EXIT_HUNG, bool(asked)
+
+
+def _has_no_pulse(pid: int, folder: Path, limit_s: float) -> bool:
+    """Whether a driver cannot even say any more that it lives: a thread that holds the interpreter stops all others."""
+    status = read_status(folder) if (folder / STATUS_FILE).is_file() else None
+    if status is None or status.pid != pid or status.state != "running" or status.age_s() <= limit_s:
+        return False
+    try:
+        replace_text(folder / ".probe", "is it the disk that takes no heartbeat?\n")
+    except OSError:
+        return False
+    (folder / ".probe").unlink()
+    return True
 
 
 @contextmanager

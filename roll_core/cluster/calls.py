@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from roll_core.cluster.errors import RemoteTracebackError
-from roll_core.cluster.link import Link, Message
+from roll_core.cluster.link import Greeting, Link, Message
 from roll_core.cluster.reference import Clock, Packed, Parts, Transfers, pack, size_of, unpack
 from roll_core.cluster.servant import Order, Reply
 from roll_core.cluster.spec import WorkerHealth
@@ -64,11 +64,17 @@ class Post:
         return f"{self.role}[{self.index}]"
 
     @property
+    def greeting(self) -> Greeting | None:
+        """What the worker said of itself; None before it has."""
+        ready = self.link.ready
+        return ready.result() if ready.done() and ready.exception() is None else None
+
+    @property
     def where(self) -> str:
         """The name with process id and machine, as far as they are known."""
-        if not self.link.ready.done() or self.link.ready.exception() is not None:
+        greeting = self.greeting
+        if greeting is None:
             return self.name
-        greeting = self.link.ready.result()
         return f"{self.name} (pid {greeting.pid} on {greeting.node})"
 
     def issue(self, order: Order, method: str, packed: Packed, what: str, *, is_waited: bool) -> Call:
@@ -117,8 +123,7 @@ class Post:
         """The worker as the driver sees it."""
         with self._lock:
             calls = list(self._open.values())
-        known = self.link.ready.done() and self.link.ready.exception() is None
-        greeting = self.link.ready.result() if known else None
+        greeting = self.greeting
         oldest = min(calls, key=lambda call: call.since, default=None)
         return WorkerHealth(
             role=self.role,

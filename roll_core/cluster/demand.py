@@ -25,9 +25,14 @@ Folders = Callable[[str, str], Path]
 """The folder of a model, from its name and the config path that holds it."""
 
 _TEACHER = "logprobs@"
-_TRAIN = {"world_size": "gpus", "tensor_parallel": "tensor_parallel", "cpu_offload": "cpu_offload"}
-_ROLLOUT = {"replicas": "replicas", "tensor_parallel": "tensor_parallel"}
-"""Options of a train strategy and of a rollout backend, and the wishes of `cluster` that say the same."""
+_SAME = {
+    "train": (
+        "train.strategy",
+        {"world_size": "gpus", "tensor_parallel": "tensor_parallel", "cpu_offload": "cpu_offload"},
+    ),
+    "rollout": ("rollout.backend", {"replicas": "replicas", "tensor_parallel": "tensor_parallel"}),
+}
+"""Options of train strategy and rollout backend, and the wishes of `cluster` that say the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,36 +99,28 @@ def strategy_options(config: RunConfig, host: Host) -> dict[str, Any]:
 
 
 def _wishes(config: RunConfig, options: Mapping[str, Any]) -> ClusterConfig:
-    cluster = config.cluster
-    backend = config.rollout.backend
-    train = _merged(cluster.train.model_dump(), options, _TRAIN, "train", "train.strategy", config.train.strategy)
-    rollout = _merged(cluster.rollout.model_dump(), backend.options, _ROLLOUT, "rollout", "rollout.backend", backend)
+    cluster, backend = config.cluster, config.rollout.backend
+    train = _merged("train", cluster.train.model_dump(), config.train.strategy, options)
+    rollout = _merged("rollout", cluster.rollout.model_dump(), backend, backend.options)
     return ClusterConfig.model_validate({**cluster.model_dump(), "train": train, "rollout": rollout})
 
 
-def _merged(
-    wishes: Mapping[str, Any],
-    options: Mapping[str, Any],
-    names: Mapping[str, str],
-    role: str,
-    place: str,
-    ref: ComponentRef,
-) -> dict[str, Any]:
+def _merged(role: str, wishes: dict[str, Any], ref: ComponentRef, options: Mapping[str, Any]) -> dict[str, Any]:
     """Wishes of a role, those that are left open taken from the component's options.
 
     Raises:
         ConfigError: both are written, and differ.
     """
-    found = dict(wishes)
+    place, names = _SAME[role]
     for option, wish in names.items():
         written = ref.options.get(option)
-        if found[wish] is None:
-            found[wish] = options.get(option)
-        elif written is not None and written != found[wish]:
+        if wishes[wish] is None:
+            wishes[wish] = options.get(option)
+        elif written is not None and written != wishes[wish]:
             raise ConfigError(
-                f"{place}.{option} is {written!r} and cluster.{role}.{wish} is {found[wish]!r}; write one of them"
+                f"{place}.{option} is {written!r} and cluster.{role}.{wish} is {wishes[wish]!r}; write one of them"
             )
-    return found
+    return wishes
 
 
 def _demand(config: RunConfig, batch: BatchPlan, options: Mapping[str, Any], host: Host, folders: Folders) -> Demand:

@@ -11,7 +11,7 @@ from roll_core.cluster.calls import Call, Post
 from roll_core.cluster.deadlines import Deadlines
 from roll_core.cluster.errors import Stuck, WorkerLost
 from roll_core.cluster.link import Greeting, Link, ranges
-from roll_core.cluster.proof import check_proof
+from roll_core.cluster.proof import check_builds, check_proof
 from roll_core.cluster.reference import Clock, Packed, Transfers, pack
 from roll_core.cluster.spec import WorkerHealth, WorkerSpec
 from roll_core.cluster.waits import WAITS, Wait
@@ -99,15 +99,18 @@ class WorkerGroup:
 
         Args:
             method: name of the method.
-            per_worker: positional arguments, one tuple a worker.
+            per_worker: positional arguments, one tuple a worker. A tuple that several workers get is packed once.
             timeout_s: longest wait in seconds.
             what: what it is for.
         """
         if len(per_worker) != self.size:
             raise ConfigError(f"{len(per_worker)} sets of arguments for {self.size} workers of role '{self.role}'")
-        packed = [self._pack(method, args, {}) for args in per_worker]
-        pairs = zip(self._posts, packed, strict=True)
-        calls = [post.issue("call", method, own, what, is_waited=True) for post, own in pairs]
+        packed: dict[int, Packed] = {}
+        calls = []
+        for post, args in zip(self._posts, per_worker, strict=True):
+            if id(args) not in packed:
+                packed[id(args)] = self._pack(method, args, {})
+            calls.append(post.issue("call", method, packed[id(args)], what, is_waited=True))
         return self._gather(calls, timeout_s, method, what)
 
     def submit(self, index: int, method: str, *args: Any, timeout_s: float, what: str, **kwargs: Any) -> Future[Any]:
@@ -184,6 +187,8 @@ class WorkerGroup:
         greetings = [Call(post.index, "start", "process start", post.link.ready) for post in posts]
         for post, greeting in zip(posts, self._gather(greetings, self._start_s, "start", "process start"), strict=True):
             check_proof(greeting.proof, self._host, post.where)
+        known = [(post.where, post.greeting) for post in self._posts]
+        check_builds({where: greeting.proof for where, greeting in known if greeting is not None})
         calls = []
         for post in posts:
             environment = {**self._rendezvous(post.index), **post.link.environment, **self.spec.env}

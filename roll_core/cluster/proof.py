@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import platform
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -13,8 +13,13 @@ from roll_core.plugin.discovery import core_version
 from roll_core.plugin.host import Host
 from roll_core.plugin.rollfile import ROLLFILE
 
-COMPARED = ("numpy", "torch", "transformers")
+COMPARED = ("numpy", "torch", "transformers", "tokenizers")
 """Libraries whose objects cross processes, or whose results depend on their version."""
+OPTIONAL = ("peft", "safetensors", "vllm")
+"""The same, of libraries that not every role needs: compared where both processes have them."""
+BUILDS = ("torch", "vllm", "nvidia-nccl-cu12", "nvidia-nccl-cu13")
+"""What has to be the same build on all processes of a role, since kernels and communication meet there. The driver may
+have another one (it may have no device)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +35,13 @@ class Proof:
     """What a process has."""
 
     versions: Mapping[str, str]
-    """Python, the engine, and the libraries of `COMPARED` that are installed."""
+    """Python, the engine, and the libraries of `COMPARED` and `OPTIONAL` that are installed."""
     plugins: Mapping[str, str] = field(default_factory=dict)
     """`Host.manifest`."""
     failures: Mapping[str, str] = field(default_factory=dict)
     """Why plugins failed to load, by name."""
+    builds: Mapping[str, str] = field(default_factory=dict)
+    """Full versions of what is installed of `BUILDS`, "2.13.0+cu130"."""
 
 
 def choice_of(host: Host | None) -> PluginChoice | None:
@@ -48,10 +55,10 @@ def choice_of(host: Host | None) -> PluginChoice | None:
 def prove(choice: PluginChoice | None) -> Proof:
     """Look at this process; with a choice, discover its plugins."""
     if choice is None:
-        return Proof(_versions())
+        return Proof(_versions(), builds=_installed(BUILDS))
     host = Host.discover(select="auto", blocked=choice.blocked, rollfile=choice.rollfile, enforce=False)
     failures = {name: record.error for name, record in host.records.items() if record.state == "failed"}
-    return Proof(_versions(), host.manifest(), failures)
+    return Proof(_versions(), host.manifest(), failures, _installed(BUILDS))
 
 
 def check_proof(theirs: Proof, host: Host | None, who: str) -> None:
@@ -68,6 +75,7 @@ def check_proof(theirs: Proof, host: Host | None, who: str) -> None:
         f"{name} is {ours.get(name, 'not installed')} here and {theirs.versions.get(name, 'not installed')} there"
         for name in sorted({*ours, *theirs.versions})
         if ours.get(name) != theirs.versions.get(name)
+        and not (name in OPTIONAL and (name not in ours or name not in theirs.versions))
     ]
     if differences:
         raise PluginError(f"{who}: versions differ: {'; '.join(differences)}. Install the same on every machine")
@@ -85,11 +93,35 @@ def _is_object(host: Host, name: str) -> bool:
     return not host.records[name].distribution and name != ROLLFILE
 
 
+def check_builds(proofs: Mapping[str, Proof]) -> None:
+    """Compare the processes of one role among themselves.
+
+    Args:
+        proofs: by the name of the process, in order of rank.
+
+    Raises:
+        PluginError: something of `BUILDS` differs; names who has what.
+    """
+    first = next(iter(proofs.values())).builds
+    for name in BUILDS:
+        if any(proof.builds.get(name) != first.get(name) for proof in proofs.values()):
+            found = ", ".join(f"{who}: {proof.builds.get(name, 'not installed')}" for who, proof in proofs.items())
+            raise PluginError(
+                f"the processes of a role have different builds of {name} ({found}). Install the same on every machine"
+            )
+
+
 def _versions() -> dict[str, str]:
-    found = {"python": ".".join(platform.python_version_tuple()[:2]), "roll-core": core_version()}
-    for name in COMPARED:
+    libraries = _installed((*COMPARED, *OPTIONAL))
+    own = {"python": ".".join(platform.python_version_tuple()[:2]), "roll-core": core_version()}
+    return own | {name: version.partition("+")[0] for name, version in libraries.items()}
+
+
+def _installed(names: Sequence[str]) -> dict[str, str]:
+    found = {}
+    for name in names:
         try:
-            found[name] = importlib.metadata.version(name).partition("+")[0]
+            found[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
             continue
     return found

@@ -69,7 +69,8 @@ class RayLink:
         parts = self._on_its_way(message.packed, message.stage)
         references = [reference.handle for reference in message.packed.references]
         call = self._actor.carry_out.remote(message.number, message.order, message.method, parts, *references)
-        self._follow(call, lambda reply: self._reply(message.number, reply), answer)
+        number = message.number  # whoever waits for the reply does not keep the message
+        self._follow(call, lambda reply: self._reply(number, reply), answer)
         return answer
 
     def cancel(self, number: int) -> None:
@@ -176,7 +177,7 @@ class RayLink:
         """The parts, or an object reference to them that all workers share."""
         if packed.handle is None:
             clock = Clock()
-            parts = for_ray(packed.parts)
+            parts, packed.parts = for_ray(packed.parts), []
             packed.handle = ray.put(parts) if packed.nbytes > _INLINE else parts
             self._transfers.sent(stage, packed.nbytes, clock())
         else:

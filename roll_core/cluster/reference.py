@@ -46,12 +46,12 @@ class Packed:
     parts: Parts
     references: tuple[Reference, ...] = ()
     handle: Any = None
-    """Where an executor keeps it while it goes to several workers."""
+    """Where an executor keeps it while it goes to several workers; the parts are not needed any more then."""
+    nbytes: int = field(init=False)
+    """Size of its own parts."""
 
-    @property
-    def nbytes(self) -> int:
-        """Size of its own parts."""
-        return size_of(self.parts)
+    def __post_init__(self) -> None:
+        self.nbytes = size_of(self.parts)
 
 
 def size_of(parts: Sequence[Buffer]) -> int:
@@ -142,15 +142,18 @@ class Transfers:
             return dict(self._stages)
 
     def take_metrics(self) -> dict[str, float]:
-        """`transfer/<stage>/{sent,received}_{mb,s}` since the last call, for trackers; counting starts anew."""
+        """What was moved since the last call, for trackers; counting starts anew.
+
+        Returns:
+            `transfer/<stage>_bytes` and `transfer/<stage>_s`, both directions together. A stage is named
+            "role.method"; what `Executor.put` made ready is `put`.
+        """
         with self._lock:
             stages, self._stages = self._stages, {}
         metrics: dict[str, float] = {}
         for stage, done in sorted(stages.items()):
-            metrics[f"transfer/{stage}/sent_mb"] = done.sent_bytes / 1e6
-            metrics[f"transfer/{stage}/sent_s"] = done.sent_s
-            metrics[f"transfer/{stage}/received_mb"] = done.received_bytes / 1e6
-            metrics[f"transfer/{stage}/received_s"] = done.received_s
+            metrics[f"transfer/{stage}_bytes"] = float(done.sent_bytes + done.received_bytes)
+            metrics[f"transfer/{stage}_s"] = done.sent_s + done.received_s
         return metrics
 
 

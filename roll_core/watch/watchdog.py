@@ -27,8 +27,6 @@ logger = logging.getLogger(__name__)
 
 EXIT_HUNG = os.EX_TEMPFAIL
 """Exit status (75) of a process that its watch has ended; its run may be resumed."""
-_ANSWER_S = 10.0
-"""How long a hang report waits for each part of the run, for the disk and for the terminal."""
 
 
 class Watch:
@@ -45,6 +43,7 @@ class Watch:
         limit_s: bound of a stage in seconds, and of the time between two stages.
         grace_s: how long a stage that was asked to end may still take, and after a hang everything that follows.
         lag_s: a loop that has not moved for so long, in a stage that should let it move, is written to the log.
+        answer_s: how long a hang report waits for each part of the run, for the disk and for the terminal.
         pace_s: shortest time between two looks, and between two writes of the state.
         may_exit: whether the process may be ended when a stage cannot be. False only reports.
         end_process: ends the process with an exit status, at once.
@@ -57,12 +56,14 @@ class Watch:
         limit_s: float,
         grace_s: float = 120.0,
         lag_s: float = 60.0,
+        answer_s: float = 10.0,
         pace_s: float = 0.5,
         may_exit: bool = True,
         end_process: Callable[[int], None] = os._exit,
     ) -> None:
         self._folder = folder
         self._lag_limit_s = lag_s
+        self._answer_s = answer_s
         self._pace_s = pace_s
         self._may_exit = may_exit
         self._end_process = end_process
@@ -113,7 +114,7 @@ class Watch:
         finally:
             self._ended.set()
             self._changed.set()
-            thread.join(_ANSWER_S)
+            thread.join(self._answer_s)
             self._live.write(state, self._stages.current, 0.0, error)
 
     @contextmanager
@@ -184,41 +185,40 @@ class Watch:
         elif self._lag_s >= self._lag_limit_s and not current.is_blocking and self._lagging is not current:
             self._lagging = current
             text = "%s: the event loop has not moved for %.0f s\n%s"
-            _log(logging.WARNING, text, current.label, self._lag_s, thread_stacks(self._own_threads()))
+            self._log(logging.WARNING, text, current.label, self._lag_s, thread_stacks(self._own_threads()))
 
     def _report(self, stage: Stage) -> None:
         """Say who waits for whom; it is on disk before anything is tried."""
-        scene = self._live.scene(stage, self._lag_s, _ANSWER_S)
+        scene = self._live.scene(stage, self._lag_s, self._answer_s)
         stage.report = scene.summary()
         text = scene.full(self._own_threads())
 
         def write() -> None:
             self._live.hang = write_report(self._folder, stage, text)
 
-        failure = within(_ANSWER_S, write, "roll-watch-report")
+        failure = within(self._answer_s, write, "roll-watch-report")
         where = f"full report: {self._folder / self._live.hang}" if failure is None and self._live.hang else ""
         stage.report += f"\n{where or f'the full report could not be written: {failure}'}"
-        _log(logging.ERROR, "%s%s", text, where)
+        self._log(logging.ERROR, "%s%s", text, where)
 
     def _give_up(self, stage: Stage) -> None:
         """A stage that cannot be ended: end the process, so that whoever supervises it can take the run up again."""
         what = "has not ended although it was asked to"
         if not self._may_exit:
-            _log(logging.ERROR, "%s %s; end this process and resume the run", stage.label, what)
+            self._log(logging.ERROR, "%s %s; end this process and resume the run", stage.label, what)
             return
         why = f"{stage.label} {what}; the process ends itself with status {EXIT_HUNG}"
-        _log(logging.CRITICAL, "%s, so that the run can be resumed", why)
+        self._log(logging.CRITICAL, "%s, so that the run can be resumed", why)
         self._live.write("hung", stage, self._lag_s, stage.report)
-        within(_ANSWER_S, _flush, "roll-watch-flush")
+        within(self._answer_s, _flush, "roll-watch-flush")
         self._end_process(EXIT_HUNG)
+
+    def _log(self, level: int, text: str, *arguments: object) -> None:
+        """Write to the log, unless whoever should write it hangs itself."""
+        within(self._answer_s, lambda: logger.log(level, text, *arguments), "roll-watch-log")
 
     def _own_threads(self) -> list[int]:
         return [t.ident for t in threading.enumerate() if t.name.startswith("roll-watch") and t.ident is not None]
-
-
-def _log(level: int, text: str, *arguments: object) -> None:
-    """Write to the log, unless whoever should write it hangs itself."""
-    within(_ANSWER_S, lambda: logger.log(level, text, *arguments), "roll-watch-log")
 
 
 def _flush() -> None:
