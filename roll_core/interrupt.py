@@ -20,14 +20,46 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
+STUBBORN_S = 5.0
+"""How long tasks that are left over at the end may take to let themselves be cancelled."""
+
+
 def run_apart(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine to its end in an event loop of its own, also where one is running already (a notebook)."""
+    """Run a coroutine to its end in an event loop of its own, also where one is running already (a notebook).
+
+    As `asyncio.run`, but a task that ignores being cancelled (of a verifier that never answers) is left behind.
+    """
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return asyncio.run(coroutine)
+        return _run(coroutine)
     with ThreadPoolExecutor(1, thread_name_prefix="roll-run") as thread:
-        return thread.submit(asyncio.run, coroutine).result()
+        return thread.submit(_run, coroutine).result()
+
+
+def _run(coroutine: Coroutine[Any, Any, T]) -> T:
+    loop = asyncio.new_event_loop()
+    try:
+        asyncio.set_event_loop(loop)
+        return loop.run_until_complete(coroutine)
+    finally:
+        try:
+            _cancel_what_is_left(loop)
+            loop.run_until_complete(loop.shutdown_asyncgens())
+            loop.run_until_complete(loop.shutdown_default_executor())
+        finally:
+            asyncio.set_event_loop(None)
+            loop.close()
+
+
+def _cancel_what_is_left(loop: asyncio.AbstractEventLoop) -> None:
+    tasks = asyncio.all_tasks(loop)
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        _, stubborn = loop.run_until_complete(asyncio.wait(tasks, timeout=STUBBORN_S))
+        for task in stubborn:
+            logger.warning("a task does not let itself be cancelled and is left behind: %r", task)
 
 
 class StopRequest:

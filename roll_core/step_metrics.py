@@ -57,12 +57,15 @@ def staleness_metrics(rollouts: StepRollouts, version: int) -> dict[str, float]:
     }
 
 
-def rollout_metrics(rollouts: StepRollouts, seconds: Mapping[str, float]) -> dict[str, float]:
+def rollout_metrics(
+    rollouts: StepRollouts, seconds: Mapping[str, float], *, is_ahead: bool = False
+) -> dict[str, float]:
     """Flat metrics of a step.
 
     Args:
         rollouts: all groups of the step; samples that were stopped early are left out of lengths and shares.
         seconds: wall-clock seconds per stage.
+        is_ahead: rollouts go on through the whole step, not in the stage "rollout" alone.
 
     Returns:
         `rollout/*` (tokens, shares, counts), `time/<stage>_s`, `time/step_s` and `time/rollout_tokens_per_s`.
@@ -78,7 +81,8 @@ def rollout_metrics(rollouts: StepRollouts, seconds: Mapping[str, float]) -> dic
         "rollout/groups_admitted": float(len(rollouts.admitted)),
         "rollout/rounds": float(rollouts.rounds),
         "time/step_s": step_s,
-        "time/rollout_tokens_per_s": float(lengths.sum()) / max(1e-9, seconds.get("rollout", 0.0)),
+        "time/rollout_tokens_per_s": float(lengths.sum())
+        / max(1e-9, step_s if is_ahead else seconds.get("rollout", 0.0)),
         "time/samples_per_s": len(every) / max(1e-9, step_s),
     }
     for reason, n in Counter(reason for _, reason in rollouts.dropped).items():

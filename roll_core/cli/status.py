@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from roll_core.watch import Liveness, RunStatus, assess, read_status
+from roll_core.watch import BETWEEN, Liveness, RunStatus, assess, read_status
 
 if TYPE_CHECKING:
     from rich.console import Group, RenderableType
@@ -75,11 +75,12 @@ def render(run: Path, found: RunStatus, now: float | None = None) -> Group:
         (str(liveness), f"bold {_COLOURS.get(liveness, 'red')}"),
         f" · pid {found.pid} on {found.host} · last sign of life {_span(found.age_s(now))} ago",
     )  # fmt: skip
-    parts: list[RenderableType] = [head, _facts(found, now)]
+    until = now if liveness in (Liveness.ALIVE, Liveness.SILENT) else found.heartbeat
+    parts: list[RenderableType] = [head, _facts(found, until)]
     if found.workers:
-        parts.append(_workers(found))
+        parts.append(_workers(found, until))
     if found.waits:
-        parts.append(_waits(found, now))
+        parts.append(_waits(found, until))
     if found.error:
         parts.append(Text(_visible(found.error), "red"))
     if found.hang:
@@ -90,14 +91,12 @@ def render(run: Path, found: RunStatus, now: float | None = None) -> Group:
     return Group(*parts)
 
 
-def _facts(found: RunStatus, now: float) -> Table:
-    """What is known of the run as a whole."""
+def _facts(found: RunStatus, until: float) -> Table:
+    """What is known of the run as a whole; `until` is when it was last alive."""
     from rich.table import Table
 
     table = Table.grid(padding=(0, 2))
-    is_running = found.state == "running"
     memory = _memory(found.rss_bytes)
-    until = now if is_running else found.heartbeat
     rows = {
         "step": f"{found.step} of {found.total_steps}, {found.mode or 'mode not known yet'}",
         "stage": f"{found.stage}{_of_step(found)} for {_span(until - found.stage_since)} (bound "
@@ -110,7 +109,7 @@ def _facts(found: RunStatus, now: float) -> Table:
         "restarts": str(found.restarts) if found.restarts else "",
         "replicas": "" if found.replicas is None else f"{found.replicas} asked for",
         "devices": "; ".join(f"{role}: {', '.join(names)}" for role, names in found.devices.items()),
-        "driver": f"started {_span(now - found.started)} ago" + (f", {memory}" if memory else ""),
+        "driver": f"up for {_span(until - found.started)}" + (f", {memory}" if memory else ""),
     }  # fmt: skip
     for name, value in rows.items():
         if value:
@@ -118,12 +117,13 @@ def _facts(found: RunStatus, now: float) -> Table:
     return table
 
 
-def _workers(found: RunStatus) -> Table:
+def _workers(found: RunStatus, until: float) -> Table:
     from rich.table import Table
     from rich.text import Text
 
     columns = ("worker", "machine", "pid", "devices", "memory", "is at")
-    table = Table(*columns, title="workers", title_justify="left")
+    age = "" if found.workers_asked is None else f" (state {_span(until - found.workers_asked)} old)"
+    table = Table(*columns, title=f"workers{age}", title_justify="left")
     for worker in found.workers:
         table.add_row(
             f"{worker['role']}[{worker['index']}]", worker["node"], str(worker["pid"]),
@@ -142,14 +142,14 @@ def _doing(worker: dict[str, Any]) -> tuple[str, str]:
     return f"{_visible(worker['busy_with'])} for {_span(worker['busy_s'])}{others}", ""
 
 
-def _waits(found: RunStatus, now: float) -> Table:
+def _waits(found: RunStatus, until: float) -> Table:
     from rich.table import Table
     from rich.text import Text
 
     table = Table("who waits", "for whom", "for what", "since", "bound", title="waits", title_justify="left")
     for wait in found.waits:
         texts = (Text(_visible(wait[key])) for key in ("who", "whom", "what"))
-        table.add_row(*texts, _span(now - wait["since"]), _span(wait["limit_s"]))
+        table.add_row(*texts, _span(until - wait["since"]), _span(wait["limit_s"]))
     return table
 
 
@@ -185,7 +185,7 @@ def _advice(run: Path, found: RunStatus, liveness: Liveness, now: float) -> str:
 
 
 def _of_step(found: RunStatus) -> str:
-    return f" of step {found.stage_step}" if found.stage_step else ""
+    return f" {'after' if found.stage == BETWEEN else 'of'} step {found.stage_step}"
 
 
 def _staleness(found: RunStatus) -> str:

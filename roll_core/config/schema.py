@@ -215,7 +215,7 @@ class RolloutConfig(Strict):
     max_staleness: PositiveInt = 1
     """In `async` mode: how many versions the weights that a group was started with may be behind those it trains."""
     on_stale: Literal["wait", "drop", "correct"] = "wait"
-    """In `async` mode, when a group at the bound is not finished: `wait` for it; `drop` it in favour of a new one, which
+    """In `async` mode, when a group at the bound is not finished: `wait` for it; `drop` it and start another, which
     makes long answers rarer; or train it later, beyond the bound, and `correct` it by the algorithm's importance
     weights."""
     max_draws: PositiveInt = 8

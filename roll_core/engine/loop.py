@@ -161,7 +161,8 @@ class Engine:
             self._sync()
         self._is_updating = False
         metrics |= self._saves.take_metrics()
-        return metrics | rollout_metrics(rollouts, seconds.times) | parts.scorer.statistics(rollouts.groups)
+        metrics |= rollout_metrics(rollouts, seconds.times, is_ahead=parts.feed.is_ahead)
+        return metrics | parts.scorer.statistics(rollouts.groups)
 
     async def _update(self, batch: Batch, mini_batches: Sequence[MiniBatch]) -> dict[str, float]:
         """Optimiser steps over the batch."""

@@ -52,7 +52,7 @@ def save_plot(rows: Sequence[Mapping[str, Any]], folder: Path, *, title: str) ->
     for axes, name in ((learning, "score"), (mixture, "share of the step")):
         axes.set(xlabel="step", ylabel=name, ylim=(-0.02, 1.02))
         axes.grid(alpha=0.3)
-        axes.legend(fontsize=8)
+        axes.legend(fontsize=8, loc="upper left")
     path = folder / PLOT_FILE
     figure.savefig(path, dpi=110)
     return path

@@ -13,10 +13,12 @@ from __future__ import annotations
 from roll_core.watch.control import ScaleRequest, ask_scale, take_request
 from roll_core.watch.live import Probes
 from roll_core.watch.liveness import Liveness, assess
+from roll_core.watch.stages import BETWEEN
 from roll_core.watch.status import Facts, RunStatus, State, read_status
 from roll_core.watch.watchdog import EXIT_HUNG, Watch
 
 __all__ = [
+    "BETWEEN",
     "EXIT_HUNG",
     "Facts",
     "Liveness",

@@ -29,6 +29,10 @@ _DISK_S = 5.0
 """How long it waits for the disk."""
 
 
+def _nothing(_: BaseException) -> None:
+    """A run without workers has no calls to them."""
+
+
 @dataclass(frozen=True, slots=True)
 class Probes:
     """What the watch asks of the parts of a run. Called in threads of its own; may block or fail."""
@@ -39,6 +43,8 @@ class Probes:
     """Stacks of the workers that owe an answer, by name ("actor[1]")."""
     queue: Callable[[], Mapping[str, int]] = dict
     """Counts of groups and requests, see `RunStatus.queue`."""
+    break_off: Callable[[BaseException], None] = _nothing
+    """Let every unanswered call to a worker fail with this error, so that a thread that waits in one goes on."""
 
 
 class Live:
@@ -64,6 +70,7 @@ class Live:
 
     def attach(self, probes: Probes) -> None:
         """Ask these parts from now on."""
+        self.break_off = probes.break_off
         self._queue: Probe[dict[str, int]] = Probe(lambda: dict(probes.queue()), {}, "roll-watch-queue")
         self._stacks: Probe[dict[str, str]] = Probe(lambda: dict(probes.stacks()), {}, "roll-watch-stacks")
         self._health: Probe[tuple[float | None, list[WorkerHealth]]] = Probe(

@@ -47,7 +47,8 @@ class Scene:
         now = time.strftime("%Y-%m-%d %H:%M:%S %z")
         parts = [f"{now}, pid {os.getpid()} on {socket.gethostname()}", self.summary()]
         for name, stack in self.worker_stacks.items():
-            parts.append(f"worker {name}:\n" + "\n".join(f"  {line}" for line in stack.splitlines()))
+            lines = stack.splitlines() or ["(it wrote no stack: it is stopped, or has ended)"]
+            parts.append(f"worker {name}:\n" + "\n".join(f"  {line}" for line in lines))
         for take in (lambda: thread_stacks(skipped_threads), lambda: task_stacks(self.stage.loop)):
             parts.append(_safely(take))
         return "\n\n".join(part for part in parts if part) + "\n"

@@ -128,9 +128,9 @@ class Watch:
             is_blocking: it runs on the event loop's thread and need not let the loop move.
 
         Raises:
-            Stuck: it was over its bound and was cancelled; says who waits for whom, and where the full report is. A
-                block that cannot be cancelled, or takes longer than the grace period to end, ends with its process
-                (exit status 75).
+            Stuck: it was over its bound and was cancelled, or the worker it waited for was given up; says who waits
+                for whom, and where the full report is. A block that cannot be ended so, or takes longer than the
+                grace period, ends with its process (exit status 75).
         """
         stage = self._stages.enter(name, step, limit_s, is_blocking=is_blocking)
         self._changed.set()
@@ -177,7 +177,7 @@ class Watch:
         overdue = self._stages.overdue()
         if overdue is not None:
             self._report(overdue)
-            overdue.cancel()
+            self._ask_to_end(overdue)
             return
         immovable = self._stages.immovable()
         if immovable is not None:
@@ -200,6 +200,13 @@ class Watch:
         where = f"full report: {self._folder / self._live.hang}" if failure is None and self._live.hang else ""
         stage.report += f"\n{where or f'the full report could not be written: {failure}'}"
         self._log(logging.ERROR, "%s%s", text, where)
+
+    def _ask_to_end(self, stage: Stage) -> None:
+        """Cancel it; where the loop's thread itself waits for a worker, let that wait fail."""
+        stage.cancel()
+        if stage.is_blocking:
+            error = Stuck(stage.report, what=stage.label)
+            within(self._answer_s, lambda: self._live.break_off(error), "roll-watch-break-off")
 
     def _give_up(self, stage: Stage) -> None:
         """A stage that cannot be ended: end the process, so that whoever supervises it can take the run up again."""

@@ -21,6 +21,15 @@ def ahead(base: dict[str, Any], mode: str, staleness: int | None = None) -> dict
     return base | {"steps": STEPS, "rollout": rollout, "checkpoint": checkpoint, "eval": {"every": 4}}
 
 
+def long_tailed(base: dict[str, Any], policy: str) -> dict[str, Any]:
+    """A run where the answers of one domain outlive many steps."""
+    domains = base["domains"] | {"more": base["domains"]["more"] | {"sampling": {"max_new_tokens": 300}}}
+    config = ahead(base | {"domains": domains}, "async", 1)
+    config["rollout"] |= {"on_stale": policy}
+    mixer = {"use": "ratio", "weights": {"letters": 5, "more": 3}}
+    return config | {"mixer": mixer, "algorithm": {"correction": {"kind": "token_tis"}}}
+
+
 def metrics_of(folder: Path) -> list[dict[str, Any]]:
     rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     return [row for row in rows if "rollout/groups_admitted" in row]
@@ -80,3 +89,36 @@ def test_an_asynchronous_run_resumes_with_what_was_under_way(
     totals = state["ledger"]["totals"].values()
     assert sum(t["drawn"] for t in totals) == sum(t["trained"] for t in totals) == STEPS * 4
     assert state["ledger"]["open"] == []
+
+
+@pytest.mark.parametrize("policy", ["wait", "drop", "correct"])
+def test_stale_groups_are_waited_for_dropped_or_corrected_and_the_books_close(
+    base_config: dict[str, Any], resume_run: Callable[..., Any], policy: str
+) -> None:
+    folder = roll.train(**long_tailed(base_config, policy)).folder
+    every = metrics_of(folder)
+    resume_run(folder, 4)
+    again = metrics_of(folder)[-4:]
+    stale, dropped = (sum(row[f"rollout/stale_{what}"] for row in every) for what in ("groups", "dropped"))
+    assert (stale > 0, dropped > 0) == (policy == "correct", policy == "drop")
+    for row in (*every, *again):
+        assert row["rollout/groups_admitted"] == 4
+        assert row["rollout/staleness_max"] <= 1 or policy == "correct"
+        assert (row["rollout/stale_groups"] > 0) == (row["rollout/staleness_max"] > 1)
+    state = json.loads((folder / "checkpoints" / "step-00000008" / "state.json").read_text())
+    totals = state["ledger"]["totals"].values()
+    assert sum(t["trained"] for t in totals) == STEPS * 4
+    assert {reason for t in totals for reason in t["dropped"]} <= {"stale"}
+    in_flight = len(state["ledger"]["open"])
+    assert sum(t["drawn"] for t in totals) == STEPS * 4 + sum(sum(t["dropped"].values()) for t in totals) + in_flight
+    assert in_flight == 0 or policy == "drop"
+
+
+def test_evaluation_sees_the_weights_of_its_step_in_every_mode(base_config: dict[str, Any], tmp_path: Path) -> None:
+    seen = {}
+    for mode in ("sync", "one_step", "async"):
+        config = base_config | {"folder": str(tmp_path / mode), "steps": 2}
+        run = roll.train(**config | {"rollout": base_config["rollout"] | {"mode": mode}, "eval": {"samples": 4}})
+        assert sorted(run.result.evaluations) == [0, 2]
+        seen[mode] = run.result.evaluations[0]
+    assert seen["sync"] == seen["one_step"] == seen["async"]

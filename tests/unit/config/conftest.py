@@ -46,6 +46,12 @@ class Anchored:
         return frozenset({"ref_logprobs"})
 
 
+@dataclass
+class Behaviour:
+    def requirements(self) -> frozenset[str]:
+        return frozenset({"old_logprobs", "rollout_logprobs"})
+
+
 class Inner(pydantic.BaseModel):
     model_config = pydantic.ConfigDict(extra="forbid")
     depth: int = 1
@@ -78,7 +84,12 @@ COMPONENTS: dict[str, list[Component]] = {
     "mixers": [Component("ratio", ratio)],
     "sources": [Component("dataset", source), Component("rows", source)],
     "advantages": [Component("grpo", Grpo), Component("gae", Gae)],
-    "policy_losses": [Component("ppo_clip", Clip), Component("gspo", Clip), Component("anchored", Anchored)],
+    "policy_losses": [
+        Component("ppo_clip", Clip),
+        Component("gspo", Clip),
+        Component("anchored", Anchored),
+        Component("behaviour", Behaviour),
+    ],
     "rollout_backends": [Component("local", backend)],
     "train_strategies": [Component("local", strategy)],
     "trackers": [Component(name, no_options) for name in ("console", "jsonl", "parquet")],

@@ -199,3 +199,17 @@ def test_errors_keep_pydantics_as_their_cause():
     with pytest.raises(ConfigError) as caught:
         load_config(None, ["seed=-1"])
     assert caught.value.__cause__ is not None
+
+
+STALE = "rollout: {mode: async, on_stale: correct}\n"
+
+
+def test_stale_groups_are_not_trained_without_a_correction(fail, load, small):
+    message = fail(f"{small}{STALE}")
+    assert message.startswith("rollout.on_stale (run.yaml:6): 'correct' trains groups beyond rollout.max_staleness")
+    assert "nothing corrects them in 'algorithm'" in message
+    assert "set algorithm.correction, such as {kind: token_tis}" in message
+    override = "domains.math.algorithm={correction: {kind: seq_tis}}"
+    load(f"{small}{STALE}", override)
+    other = "domains.math.algorithm={loss: ppo_clip}"
+    assert "'domains.math.algorithm'" in fail(f"{small}{STALE}algorithm: {{loss: behaviour}}\n", other)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from typing import Any
 
 import numpy as np
 
 from roll_core.data import Ledger
+from roll_core.rollout.ahead import AheadScheduler
+from roll_core.rollout.collected import StepRollouts
 from roll_core.rollout.groups import GroupRunner
 from roll_core.types import (
     Completion,
@@ -24,6 +27,7 @@ from roll_core.types import (
 )
 
 PROMPT = (5, 6, 7)
+B = 4
 
 
 def token(seed: int, position: int) -> int:
@@ -132,3 +136,46 @@ def runner(backend: SteppedBackend, books: Ledger | None = None, **options: Any)
         "seed_of": lambda ticket, index, attempt: ticket.id * 100 + index + 10_000 * attempt,
     }
     return GroupRunner(**(defaults | options))
+
+
+def request(key: str = "d:0/0/0", seed: int = 3) -> GenerateRequest:
+    return GenerateRequest(PROMPT, SamplingParams(max_new_tokens=99), seed, key)
+
+
+def ahead(backend: SteppedBackend, *, steps: int, staleness: int, draw: Prompts | None = None, **options: Any) -> Any:
+    own = {name: options.pop(name) for name in ("on_stale", "max_draws") if name in options}
+    groups = runner(backend, **options)
+    defaults: dict[str, Any] = {"prompts": B, "steps": steps, "max_staleness": staleness, "max_draws": 40}
+    return AheadScheduler(groups, draw or Prompts(), **(defaults | own))
+
+
+async def run_steps(feed: Any, backend: SteppedBackend, steps: range, update_turns: int) -> list[StepRollouts]:
+    """What the engine does, with an update that takes a number of turns of the event loop."""
+    books = feed._groups.books
+    results = []
+    for step in steps:
+        backend.sync_weights(None, step)
+        feed.advance(step)
+        result = await feed.collect(step, B)
+        for _ in range(update_turns):
+            await asyncio.sleep(0)
+        for group in result.admitted:
+            books.train(group.ticket.id, 1)
+        books.close(step, {"d": 1.0})
+        results.append(result)
+    return results
+
+
+async def train(feed: Any, backend: SteppedBackend, steps: range, update_turns: int) -> list[list[RolloutGroup]]:
+    """The groups that each step trained."""
+    return [result.admitted for result in await run_steps(feed, backend, steps, update_turns)]
+
+
+def is_long(ticket: int) -> bool:
+    """One prompt in ten."""
+    return random.Random(f"{ticket}").random() < 0.1
+
+
+def skewed(request: GenerateRequest) -> int:
+    """Some answers are thirty times as long as the others."""
+    return 300 if is_long(ticket_of(request)) else 10

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,50 +14,27 @@ HERE = str(Path(__file__).parent)
 if HERE not in sys.path:
     sys.path.insert(0, HERE)
 
-from stepped import PROMPT, Prompts, SteppedBackend, runner, ticket_of, token  # noqa: E402 - after the path
+from stepped import (  # noqa: E402 - after the path
+    PROMPT,
+    B,
+    Prompts,
+    SteppedBackend,
+    ahead,
+    request,
+    runner,
+    skewed,
+    ticket_of,
+    token,
+    train,
+)
 
 from roll_core.data import Ledger  # noqa: E402
 from roll_core.errors import BackendError, StarvationError  # noqa: E402
-from roll_core.rollout.ahead import AheadScheduler  # noqa: E402
 from roll_core.rollout.gate import Gate, joined  # noqa: E402
 from roll_core.rollout.journal import Pending, UnderWay, read_pending, write_pending  # noqa: E402
 from roll_core.rollout.one_step import OneStepScheduler  # noqa: E402
 from roll_core.rollout.scheduler import RolloutScheduler  # noqa: E402
-from roll_core.types import GenerateRequest, RolloutGroup, SamplingParams, Ticket  # noqa: E402
-
-B = 4
-
-
-def request(key: str = "d:0/0/0", seed: int = 3) -> GenerateRequest:
-    return GenerateRequest(PROMPT, SamplingParams(max_new_tokens=99), seed, key)
-
-
-def ahead(backend: SteppedBackend, *, steps: int, staleness: int, draw: Prompts | None = None, **options: Any) -> Any:
-    groups = runner(backend, **options)
-    return AheadScheduler(groups, draw or Prompts(), prompts=B, steps=steps, max_staleness=staleness, max_draws=40)
-
-
-async def train(feed: Any, backend: SteppedBackend, steps: range, update_turns: int) -> list[list[RolloutGroup]]:
-    """What the engine does, with an update that takes a number of turns of the event loop."""
-    books = feed._groups.books
-    batches = []
-    for step in steps:
-        backend.sync_weights(None, step)
-        feed.advance(step)
-        result = await feed.collect(step, B)
-        for _ in range(update_turns):
-            await asyncio.sleep(0)
-        for group in result.admitted:
-            books.train(group.ticket.id, 1)
-        books.close(step, {"d": 1.0})
-        batches.append(result.admitted)
-    return batches
-
-
-def skewed(request: GenerateRequest) -> int:
-    """One answer in ten is thirty times as long."""
-    return 300 if random.Random(f"{ticket_of(request)}").random() < 0.1 else 10
-
+from roll_core.types import GenerateRequest, RolloutGroup, Ticket  # noqa: E402
 
 # --- gate ---
 

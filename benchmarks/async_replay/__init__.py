@@ -1,0 +1,1 @@
+"""What `benchmarks/async.py` is made of: a virtual clock, devices that replay measured durations, and a real run."""
