@@ -149,7 +149,8 @@ class _Attempt:
         """Everything that the run is made of; on failure nothing of it is left."""
         if self._engine is None:
             try:
-                self._engine = self.assembly.engine(self._watch, self._resume)
+                with self._watch.stage("building the run", step=self.step, is_blocking=True):
+                    self._engine = self.assembly.engine(self._watch, self._resume)
             except BaseException:
                 self.assembly.close()
                 raise

@@ -39,12 +39,13 @@ def run_apart(coroutine: Coroutine[Any, Any, T]) -> T:
 
 def _run(coroutine: Coroutine[Any, Any, T]) -> T:
     loop = asyncio.new_event_loop()
+    main = loop.create_task(coroutine)
     try:
         asyncio.set_event_loop(loop)
-        return loop.run_until_complete(coroutine)
+        return loop.run_until_complete(main)
     finally:
         try:
-            _cancel_what_is_left(loop)
+            _cancel_what_is_left(loop, main)
             loop.run_until_complete(loop.shutdown_asyncgens())
             loop.run_until_complete(loop.shutdown_default_executor())
         finally:
@@ -52,11 +53,13 @@ def _run(coroutine: Coroutine[Any, Any, T]) -> T:
             loop.close()
 
 
-def _cancel_what_is_left(loop: asyncio.AbstractEventLoop) -> None:
-    tasks = asyncio.all_tasks(loop)
-    for task in tasks:
+def _cancel_what_is_left(loop: asyncio.AbstractEventLoop, main: asyncio.Task[Any]) -> None:
+    """Cancel every task; the main one, which Ctrl-C may have left in the middle, is given all the time it closes in."""
+    for task in asyncio.all_tasks(loop):
         task.cancel()
-    if tasks:
+    if not main.done():
+        loop.run_until_complete(asyncio.wait({main}))
+    if tasks := asyncio.all_tasks(loop):
         _, stubborn = loop.run_until_complete(asyncio.wait(tasks, timeout=STUBBORN_S))
         for task in stubborn:
             logger.warning("a task does not let itself be cancelled and is left behind: %r", task)

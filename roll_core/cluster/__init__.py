@@ -5,7 +5,8 @@ Limits:
 * Results come to the driver; only arguments can stay outside of it (`Executor.put`). Locally a reference is sent again
   with every call that names it; on Ray it lies in the object store once per machine.
 * A plain method cannot be broken off, only its process ended; cancelling reaches coroutines and what has not begun.
-* A group has a fixed number of workers. Replicas that join and leave are groups of one.
+* A group has a fixed number of workers, so that a call to all of them always means the same ones. Replicas that join
+  and leave are groups of one; `Executor.health` sees them all.
 * Objects live on a thread that is not the main one, so they cannot install signal handlers.
 * Stack dumps, memory and the end of workers with the driver rest on Linux (signals, /proc, pipes). A process that the
   driver forked without exec keeps local workers alive as long as it lives itself.

@@ -85,19 +85,33 @@ def parse_process(text: str, devices: Sequence[Device], role: str) -> tuple[Devi
 
 
 def names_of(devices: Iterable[Device]) -> str:
-    """Devices for people: "0:0-7, 1:0-3"."""
+    """Devices for people: "0:0-7, 1:0-3"; three and more machines alike together, "0-5:0-7"."""
     by_node: dict[int, list[int]] = {}
     for device in sorted(devices):
         by_node.setdefault(device.node, []).append(device.index)
-    texts: list[str] = []
+    runs: list[tuple[list[int], list[int]]] = []
     for node, indices in by_node.items():
-        start = previous = indices[0]
-        for index in [*indices[1:], -1]:
-            if index != previous + 1:
-                texts.append(f"{node}:{start}" if start == previous else f"{node}:{start}-{previous}")
-                start = index
-            previous = index
+        if runs and runs[-1][1] == indices and runs[-1][0][-1] == node - 1:
+            runs[-1][0].append(node)
+        else:
+            runs.append(([node], indices))
+    texts = []
+    for nodes, indices in runs:
+        names = [f"{nodes[0]}-{nodes[-1]}"] if len(nodes) > 2 else [str(node) for node in nodes]
+        texts += [f"{name}:{span}" for name in names for span in _spans(indices)]
     return ", ".join(texts)
+
+
+def _spans(numbers: Sequence[int]) -> list[str]:
+    """[0, 1, 2, 5] as ["0-2", "5"]."""
+    texts = []
+    start = previous = numbers[0]
+    for number in [*numbers[1:], -1]:
+        if number != previous + 1:
+            texts.append(str(start) if start == previous else f"{start}-{previous}")
+            start = number
+        previous = number
+    return texts
 
 
 def gigabytes(amount: float) -> str:

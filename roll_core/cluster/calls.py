@@ -12,7 +12,7 @@ from concurrent.futures import Future, InvalidStateError
 from dataclasses import dataclass, field
 from typing import Any
 
-from roll_core.cluster.errors import RemoteTracebackError
+from roll_core.cluster.errors import RemoteTracebackError, WorkerLost
 from roll_core.cluster.link import Greeting, Link, Message
 from roll_core.cluster.reference import Clock, Packed, Parts, Transfers, pack, size_of, unpack
 from roll_core.cluster.servant import Order, Reply
@@ -95,6 +95,13 @@ class Post:
         with self._lock:
             self.link, self._count, self._open = link, 0, {}
 
+    def break_off(self, error: BaseException) -> None:
+        """Let every unanswered call fail; the worker goes on with it, and its answer is passed over. Any thread."""
+        with self._lock:
+            calls = list(self._open.values())
+        for call in calls:
+            call.fail(error)
+
     def end(self, grace_s: float) -> None:
         """Let the object close and end the process.
 
@@ -110,6 +117,8 @@ class Post:
                 call.future.result(grace_s)
             except TimeoutError:
                 _log.warning("%s did not close within %g s and is killed", self.where, grace_s)
+            except WorkerLost as lost:  # whoever called it has been told
+                _log.debug("%s", lost)
             except Exception as error:  # noqa: BLE001 - the process ends in any case
                 _log.warning("%s did not close: %s", self.where, error)
         self.link.kill()

@@ -10,7 +10,7 @@ from typing import Any
 from roll_core.cluster.declared import declared_defaults
 from roll_core.cluster.memory import RolloutLoad, TrainLoad
 from roll_core.cluster.model_shape import ModelShape, read_shape
-from roll_core.cluster.placement import Demand
+from roll_core.cluster.placed import Demand
 from roll_core.config.cluster import ClusterConfig
 from roll_core.config.components import option_defaults
 from roll_core.config.plan import MICRO_TOKENS, BatchPlan, plan_batch, size_problems
@@ -147,6 +147,9 @@ def _demand(config: RunConfig, batch: BatchPlan, options: Mapping[str, Any], hos
         critic=shape(config.critic.path or model.path, "critic.path") if "values" in read else None,
         is_checkpointed=bool(options.get("gradient_checkpointing", False)),
         logprob_chunk=int(options.get("logprob_chunk", 2048)),
+        replicate=int(options.get("replicate", 1)),
+        is_resharded=bool(options.get("reshard_after_forward", True)),
     )
     rollout = RolloutLoad(actor, batch.max_rollout_tokens, batch.group_size)
-    return Demand(train, rollout, batch.prompts, batch.rollouts_per_update)
+    is_ahead = config.rollout.mode != "sync"
+    return Demand(train, rollout, batch.prompts, batch.rollouts_per_update, is_ahead)

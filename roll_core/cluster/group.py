@@ -142,6 +142,11 @@ class WorkerGroup:
                 zip((post.name for post in owing), pool.map(lambda post: post.link.stacks(), owing), strict=True)
             )
 
+    def break_off(self, error: BaseException) -> None:
+        """Let every unanswered call fail with `error`, so that who waits for it goes on. Any thread."""
+        for post in self._posts:
+            post.break_off(error)
+
     def node(self, index: int) -> str:
         """Name of the machine a worker is on."""
         return self.greeting(index).node

@@ -80,6 +80,11 @@ class LocalExecutor:
         """See `Executor.stacks`."""
         return {name: text for group in list(self._groups) for name, text in group.stacks().items()}
 
+    def break_off(self, error: BaseException) -> None:
+        """See `Executor.break_off`."""
+        for group in list(self._groups):
+            group.break_off(error)
+
     def start(self, spec: WorkerSpec, *, timeout_s: float) -> WorkerGroup:
         """See `Executor.start`."""
         if any(group.role == spec.role for group in self._groups):

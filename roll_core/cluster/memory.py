@@ -1,22 +1,29 @@
 """Memory a role needs on one device: stated formulas, bounds where the truth depends on the data.
 
-P parameters, L layers, h hidden size, V vocabulary, T tokens of a micro-batch, n devices of the trainer, t devices that
-share a layer, r rank of adapters.
+P parameters, of them E in embedding and output layer; L layers, the largest of l parameters; h hidden size, V
+vocabulary, T tokens of a micro-batch, t devices that share a layer, n devices that the states are sharded over (copies
+of hybrid sharding left out), r rank of adapters. Sharing a layer leaves E whole: S = (P - E)/n + E t/n is a device's
+share of the states.
 
 =================  =====================================================================================
-weights            4P/n master copies in float32; 2P/n when only adapters are trained
-gradients          4P/n, or 4A/n for A adapter parameters
-optimiser          8P/n, or 8A/n: two moments in float32
-gathered           6 bytes x (a layer's parameters)/t + 2Vh/t: the layer at work, the next one, a gradient
+weights            4S master copies in float32; 2S when only adapters are trained
+gradients          4S, or 4A/n for A adapter parameters
+optimiser          8S, or 8A/n: two moments in float32
+gathered           E in 2 bytes all the time, its gradient in 2, and the larger of: 10 bytes x l/t (the layer at work,
+                   the next one, its gradient, its sum over ranks in float32), 4E (that of E). Adapters: 2E + 4l/t.
+                   Without resharding between the passes all layers stay, 2(P - E)/t more
 activations        2 bytes x T x (activation numbers)/t for one layer, and T h for every layer's input under
                    checkpointing; for all L layers without
-logits             12 bytes x min(T, chunk) x V/t: logits, their softmax, the gradient
-reference          2P/n + the gathered layer
+logits             12 bytes x min(T, chunk) x V: logits, their softmax, the gradient
+reference          2S + 2E + 4l/t
 critic             as the actor, always with all weights
 rollout weights    2P/t
-KV cache           2 x 2 bytes x L x KV heads x head size, per token; over min(t, KV heads) devices
-reserve            1.5 GB on every device for the driver's context and communication buffers
+KV cache           2 bytes x the numbers a token has in the cache (2 x KV heads x head size, or its latent) x L; over
+                   min(t, KV heads) devices, a latent on each
+reserve            1.5 GB for each process on a device, its context and communication buffers
 =================  =====================================================================================
+
+Source: arXiv:1910.02054 (states of mixed-precision training), arXiv:2205.05198 (activations).
 """
 
 from __future__ import annotations
@@ -26,7 +33,7 @@ from dataclasses import dataclass, field
 from roll_core.cluster.model_shape import ModelShape
 
 RESERVE = 1_500_000_000
-"""Bytes of a device that the driver's context and communication buffers take."""
+"""Bytes of a device that one process's context and communication buffers take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +51,10 @@ class TrainLoad:
     """Gradient checkpointing."""
     logprob_chunk: int = 2048
     """Most rows of logits at once."""
+    replicate: int = 1
+    """Copies of the sharded states (hybrid sharding)."""
+    is_resharded: bool = True
+    """Whether a layer's gathered weights are freed between forward and backward."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +81,8 @@ class Memory:
         return sum(sum(terms.values()) for terms in self.terms.values())
 
     @property
-    def parked(self) -> float:
-        """What has to be kept elsewhere when the device is lent: weights and optimiser (gradients are made anew)."""
+    def resident(self) -> float:
+        """What stays on the device between two updates: weights and optimiser (gradients are made anew)."""
         return sum(terms.get(name, 0.0) for terms in self.terms.values() for name in ("weights", "optimiser"))
 
 
@@ -84,23 +95,20 @@ def train_memory(load: TrainLoad, devices: int, tensor_parallel: int, *, cpu_off
         tensor_parallel: devices that share a layer.
         cpu_offload: sharded states are kept in the machine's memory.
     """
-    terms = {"actor": _trained(load.actor, load, devices, tensor_parallel, load.lora_rank)}
+    split = _Split(devices // load.replicate, tensor_parallel)
+    terms = {"actor": _trained(load.actor, load, split, load.lora_rank)}
     if load.critic is not None:
-        terms["critic"] = _trained(load.critic, load, devices, tensor_parallel, None)
+        terms["critic"] = _trained(load.critic, load, split, None)
     frozen = [("reference", load.reference), *((f"teacher {i}", shape) for i, shape in enumerate(load.teachers))]
     for name, shape in frozen:
         if shape is not None:
-            terms[name] = {"weights": 2 * shape.parameters / devices, "gathered": _gathered(shape, tensor_parallel, 4)}
+            gathered = 2 * shape.embeddings + 4 * shape.layer_parameters / tensor_parallel
+            terms[name] = {"weights": 2 * split.share(shape), "gathered": gathered}
     host = 0.0
     if cpu_offload:
         for own in terms.values():
             host += sum(own.pop(name, 0.0) for name in ("weights", "gradients", "optimiser"))
     return Memory(terms, host)
-
-
-def sharded_weights(load: TrainLoad, devices: int) -> float:
-    """Bytes of the actor's weight shards on one device, which a weight sync reads."""
-    return (2 if load.lora_rank else 4) * load.actor.parameters / devices
 
 
 def rollout_weights(model: ModelShape, tensor_parallel: int) -> float:
@@ -110,28 +118,39 @@ def rollout_weights(model: ModelShape, tensor_parallel: int) -> float:
 
 def kv_per_rollout(load: RolloutLoad, tensor_parallel: int) -> float:
     """Bytes of KV cache that the longest rollout needs on one device."""
-    return load.longest * load.model.kv_bytes_per_token / min(tensor_parallel, load.model.kv_heads)
+    return load.longest * load.model.kv_bytes_per_token / min(tensor_parallel, load.model.attention.cache_parts)
 
 
-def _trained(
-    shape: ModelShape, load: TrainLoad, devices: int, tensor_parallel: int, lora_rank: int | None
-) -> dict[str, float]:
-    trained, per_weight = float(shape.parameters), 4
-    if lora_rank:
-        trained, per_weight = float(lora_rank * shape.linear_numbers * shape.layers), 2
-    tokens, layer = load.micro_tokens, 2 * load.micro_tokens * shape.activation_numbers / tensor_parallel
+@dataclass(frozen=True, slots=True)
+class _Split:
+    """How the trainer's states lie on devices."""
+
+    devices: int
+    tensor_parallel: int
+
+    def share(self, shape: ModelShape) -> float:
+        """Parameters of a model on one device."""
+        layers = shape.parameters - shape.embeddings
+        return (layers + shape.embeddings * self.tensor_parallel) / self.devices
+
+
+def _trained(shape: ModelShape, load: TrainLoad, split: _Split, lora_rank: int | None) -> dict[str, float]:
+    tokens, parts = load.micro_tokens, split.tensor_parallel
+    layer = 2 * tokens * shape.activation_numbers / parts
     inputs = 2 * tokens * shape.hidden * shape.layers
-    weights = per_weight * shape.parameters / devices + (4 * trained / devices if lora_rank else 0.0)
+    share, weights = split.share(shape), 4 * split.share(shape)
+    gathered = 4 * shape.embeddings + max(10 * shape.layer_parameters / parts, 4 * shape.embeddings)
+    if lora_rank:
+        share = lora_rank * shape.linear_numbers * shape.layers / split.devices
+        weights = 2 * split.share(shape) + 4 * share
+        gathered = 2 * shape.embeddings + 4 * shape.layer_parameters / parts
+    if not load.is_resharded:
+        gathered += 2 * (shape.parameters - shape.embeddings) / parts
     return {
         "weights": weights,
-        "gradients": 4 * trained / devices,
-        "optimiser": 8 * trained / devices,
-        "gathered": _gathered(shape, tensor_parallel, 6),
+        "gradients": 4 * share,
+        "optimiser": 8 * share,
+        "gathered": gathered,
         "activations": inputs + layer if load.is_checkpointed else shape.layers * layer,
-        "logits": 12 * min(tokens, load.logprob_chunk) * shape.vocabulary / tensor_parallel,
+        "logits": 12 * min(tokens, load.logprob_chunk) * shape.vocabulary,
     }
-
-
-def _gathered(shape: ModelShape, tensor_parallel: int, per_parameter: int) -> float:
-    embeddings = 2 * shape.vocabulary * shape.hidden
-    return (per_parameter * shape.layer_parameters + embeddings) / tensor_parallel

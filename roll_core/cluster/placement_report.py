@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from roll_core.cluster.budget import gigabytes, names_of
-from roll_core.cluster.placement import Placement, Usage
+from roll_core.cluster.placed import Placement, Usage
 
 
 def render_placement(placement: Placement) -> list[str]:
@@ -26,9 +26,13 @@ def render_placement(placement: Placement) -> list[str]:
     for role, terms in placement.train_memory.terms.items():
         parts = ", ".join(f"{name} {gigabytes(amount)}" for name, amount in terms.items())
         lines.append(f"  {role:<12} {gigabytes(sum(terms.values())):>7}  {parts}")
-    if placement.parked_bytes:
-        when = "always" if placement.train_memory.host else "while the engines have its device"
-        lines.append(f"  {'machine':<12} {gigabytes(placement.parked_bytes):>7}  kept off the device {when}")
+    if placement.train_memory.host:
+        lines.append(f"  {'machine':<12} {gigabytes(placement.train_memory.host):>7}  kept in the machine's memory")
+    if placement.engine_parked:
+        lines.append(
+            f"  {'engine':<12} {gigabytes(placement.engine_parked):>7}  a device, kept in the machine's memory "
+            "while the trainer works"
+        )
     lines += ["", f"{'device':<14} {'memory':>8} {'train':>8} {'rollout':>8} {'sync':>8}   GB in each phase"]
     for devices, usage in _alike(placement.usage):
         cells = (usage.device.memory, usage.train, usage.rollout, usage.sync)
@@ -45,7 +49,9 @@ def placement_dict(placement: Placement) -> dict[str, Any]:
         "tensor_parallel": placement.tensor_parallel,
         "data_parallel": placement.data_parallel,
         "train_memory": placement.train_memory.terms,
-        "parked_bytes": placement.parked_bytes,
+        "train_host_bytes": placement.train_memory.host,
+        "engine_parked_bytes": placement.engine_parked,
+        "engine_shares": list(placement.shares),
         "concurrent_rollouts": placement.concurrent,
         "kv_bytes": placement.kv_bytes,
         "devices": {

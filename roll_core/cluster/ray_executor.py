@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -21,7 +20,7 @@ from roll_core.cluster.local import shared
 from roll_core.cluster.proof import choice_of
 from roll_core.cluster.ray_link import RayLink, for_ray
 from roll_core.cluster.ray_machines import Machines, detect
-from roll_core.cluster.ray_nodes import Nodes, Places
+from roll_core.cluster.ray_nodes import Nodes, Places, join_cluster
 from roll_core.cluster.ray_worker import RayWorker
 from roll_core.cluster.reference import Clock, Reference, Transfers, pack
 from roll_core.cluster.seats import NO_PLAN, SeatPlan
@@ -48,7 +47,7 @@ class RayExecutor:
         seats: seats by role, on devices that are reserved at once; see also `adopt`.
 
     Raises:
-        PlacementError: the cluster does not have the devices of the seats.
+        PlacementError: nobody answers at the address, or the cluster does not have the devices of the seats.
     """
 
     name = "ray"
@@ -71,8 +70,7 @@ class RayExecutor:
         self._deadlines = Deadlines()
         self._is_own_ray = not ray.is_initialized()
         if self._is_own_ray:
-            options: dict[str, Any] = {} if address else {"include_dashboard": False}
-            ray.init(address=address, log_to_driver=False, logging_level=logging.WARNING, **options)
+            join_cluster(address)
         self._nodes = Nodes()
         self._machines = Machines(NO_PLAN, placement_timeout_s)
         self._groups: dict[str, WorkerGroup] = {}
@@ -112,6 +110,11 @@ class RayExecutor:
     def stacks(self) -> dict[str, str]:
         """See `Executor.stacks`."""
         return {name: text for group in list(self._groups.values()) for name, text in group.stacks().items()}
+
+    def break_off(self, error: BaseException) -> None:
+        """See `Executor.break_off`."""
+        for group in list(self._groups.values()):
+            group.break_off(error)
 
     def start(self, spec: WorkerSpec, *, timeout_s: float) -> WorkerGroup:
         """See `Executor.start`."""

@@ -102,7 +102,9 @@ class Machines:
 
     def _replace(self, machine: int, gone: str) -> None:
         name = node_name(gone)
-        remove_placement_group(self._groups.pop(machine))
+        reserved = self._groups.pop(machine, None)  # None where this was tried before, in vain
+        if reserved is not None:
+            remove_placement_group(reserved)
         try:
             self._take({machine: self.plan.machines[machine]})
         except PlacementError as error:
@@ -167,7 +169,7 @@ def gpu_nodes() -> list[GpuNode]:
     found = []
     for node in sorted(alive, key=lambda node: (node["NodeManagerAddress"], node["NodeID"])):
         label, node_id = node["Labels"].get(MEMORY_LABEL), node["NodeID"]
-        memory = _answer(probes[node_id]) if label is None else _labelled(label, describe_node(node))
+        memory = _answer(probes[node_id]) if label is None else labelled_memory(label, describe_node(node))
         found.append(GpuNode(node_id, describe_node(node), int(node["Resources"]["GPU"]), memory))
     return found
 
@@ -189,6 +191,18 @@ def detect() -> tuple[Device, ...]:
     return tuple(
         Device(number, index, node.memory or 0) for number, node in enumerate(nodes) for index in range(node.gpus)
     )
+
+
+def labelled_memory(label: str, name: str) -> int:
+    """Bytes that a machine's label says.
+
+    Raises:
+        ConfigError: it cannot be read.
+    """
+    try:
+        return parse_budget(f"1x{label}")[0].memory
+    except ConfigError as error:
+        raise ConfigError(f"the label {MEMORY_LABEL} of {name} is '{label}'; write it as 80GB") from error
 
 
 def _look(group: PlacementGroup, count: int) -> tuple[str, tuple[str, ...]]:
@@ -222,13 +236,6 @@ def _answer(probe: Any) -> int | None:
         _log.warning("a machine did not say how much memory its devices have: %s", error)
         return None
     return min(memory.values(), default=None)
-
-
-def _labelled(label: str, name: str) -> int:
-    try:
-        return parse_budget(f"1x{label}")[0].memory
-    except ConfigError as error:
-        raise ConfigError(f"the label {MEMORY_LABEL} of {name} is '{label}'; write it as 80GB") from error
 
 
 def _size(planned: Sequence[Device]) -> tuple[int, int]:

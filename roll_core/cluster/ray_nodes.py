@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import logging
+import os
+import socket
 import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -19,7 +22,30 @@ from roll_core.cluster.spec import WorkerSpec
 NODE_ID = "ray.io/node-id"
 """Label that Ray gives every node."""
 _ASK_S = 5.0
+_REACH_S = 10.0
+"""How long the head of a cluster may take to accept a connection."""
 _SHOWN = ("CPU", "GPU", "memory")
+
+
+def join_cluster(address: str | None) -> None:
+    """Connect this process to a Ray cluster, or start one on this machine.
+
+    Args:
+        address: "auto", "host:port"; None takes `RAY_ADDRESS`, else starts one.
+
+    Raises:
+        PlacementError: nobody answers there. Ray itself would wait for minutes.
+    """
+    written = address or os.environ.get("RAY_ADDRESS", "")
+    host, _, port = written.removeprefix("ray://").rpartition(":")
+    help_text = "start one with `ray start --head`, or leave cluster.address null to have one started on this machine"
+    options: dict[str, Any] = {} if written else {"include_dashboard": False}
+    try:
+        if host and port.isdigit():
+            socket.create_connection((host, int(port)), timeout=_REACH_S).close()
+        ray.init(address=address, log_to_driver=False, logging_level=logging.WARNING, **options)
+    except (OSError, ConnectionError) as error:
+        raise PlacementError(f"no Ray cluster answers at '{written}' ({error}); {help_text}") from error
 
 
 class Nodes:

@@ -8,7 +8,7 @@ from typing import Self
 
 from roll_core.cluster.budget import Device, gigabytes, names_of
 from roll_core.cluster.errors import PlacementError
-from roll_core.cluster.spec import Seat, WorkerSpec
+from roll_core.cluster.spec import Executor, Seat, WorkerSpec
 from roll_core.errors import ConfigError
 
 MEMORY_TOLERANCE = 0.95
@@ -94,3 +94,14 @@ def check_memory(planned: Sequence[Device], memory: Mapping[str, int], names: Ma
                 f"the plan gives device {device.name} {gigabytes(device.memory)} GB; device {names[device.index]} of "
                 f"{where} has {gigabytes(real)} GB. Write what is there as cluster.gpus"
             )
+
+
+def share_devices(executor: Executor | None) -> bool:
+    """Whether trainer and rollout engines have devices in common, and so take turns on them."""
+    if executor is None:
+        return False
+    used = [
+        {(seat.machine, index) for seat in executor.seats(role) or () for index in seat.devices}
+        for role in ("train", "rollout")
+    ]
+    return bool(used[0] & used[1])

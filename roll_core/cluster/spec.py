@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from roll_core.cluster.reference import Reference, Transfers
 
 
-@dataclass(frozen=True, slots=True, order=True)
+@dataclass(frozen=True, slots=True)
 class Seat:
     """The place of one process in a plan, by the plan's numbers.
 
@@ -25,6 +25,8 @@ class Seat:
     """Number of the machine."""
     devices: tuple[int, ...]
     """Numbers of its devices that the process sees, and no others."""
+    memory_share: float | None = field(default=None, compare=False)
+    """Share of each device's memory that the process may take; None where nobody says."""
 
     def __post_init__(self) -> None:
         if not self.devices or min(self.machine, *self.devices) < 0 or len(set(self.devices)) < len(self.devices):
@@ -165,6 +167,13 @@ class Executor(Protocol):
 
     def stacks(self) -> dict[str, str]:
         """Stacks of every worker that owes an answer, by name ("actor[1]"). Takes seconds."""
+        ...
+
+    def break_off(self, error: BaseException) -> None:
+        """Let every unanswered call of every group fail with `error`, so that a thread that waits for it goes on.
+
+        For a hang: the workers themselves may stay where they are until they are closed.
+        """
         ...
 
     def start(self, spec: WorkerSpec, *, timeout_s: float) -> WorkerGroup:

@@ -173,7 +173,7 @@ class Engine:
     @contextmanager
     def _stage(self, name: str, seconds: Stopwatch, *, is_blocking: bool = False) -> Iterator[None]:
         """A stage of the step: timed, watched over, bounded."""
-        with seconds(name), self.parts.watch.stage(name, step=self.step, is_blocking=is_blocking):
+        with seconds(name), self.parts.watch.stage(name, step=self.step + 1, is_blocking=is_blocking):
             yield
 
     def _scale_if_asked(self) -> None:

@@ -1,4 +1,4 @@
-"""What the watch does when something hangs. Bounds are tiny for what hangs for ever, and huge for what must not."""
+"""What the watch does when something hangs. What hangs for ever has tiny bounds."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
@@ -20,41 +20,9 @@ from roll_core.cluster.waits import WAITS, Wait
 from roll_core.watch import EXIT_HUNG, Probes, Watch, read_status
 
 SOON, NEVER = 0.05, 600.0
+Make = Callable[..., Watch]
+Until = Callable[..., Any]
 WORKER = WorkerHealth("rollout", 1, True, 4711, "node7", 12.5, "'generate' (step 3)", 8, 2**31)
-
-
-def until(condition: Callable[[], Any], seconds: float = 60.0) -> Any:
-    end = time.monotonic() + seconds
-    while not (found := condition()):
-        assert time.monotonic() < end, "waited in vain"
-        time.sleep(0.01)
-    return found
-
-
-class Exits:
-    """Stands for `os._exit`: remembers the status and what the run says of itself, and releases whatever hangs."""
-
-    def __init__(self, folder: Path) -> None:
-        self.codes: list[int] = []
-        self.states: list[str] = []
-        self.happened = threading.Event()
-        self._folder = folder
-
-    def __call__(self, code: int) -> None:
-        self.codes.append(code)
-        self.states.append(read_status(self._folder).state)
-        self.happened.set()
-
-
-@pytest.fixture
-def exits(tmp_path: Path) -> Iterator[Exits]:
-    exits = Exits(tmp_path)
-    yield exits
-    exits.happened.set()
-
-
-def make(folder: Path, exits: Exits, limit_s: float = SOON, grace_s: float = NEVER, **options: Any) -> Watch:
-    return Watch(folder, limit_s=limit_s, grace_s=grace_s, pace_s=0.01, end_process=exits, **options)
 
 
 async def leaf_that_never_ends() -> None:
@@ -72,9 +40,9 @@ async def hang(watch: Watch) -> None:
 
 
 def test_a_stage_that_awaits_for_ever_ends_as_stuck_with_a_report(
-    tmp_path: Path, exits: Exits, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, exits: Any, make: Make, caplog: pytest.LogCaptureFixture
 ) -> None:
-    watch = make(tmp_path, exits)
+    watch = make()
     queue = {"open": 4, "requests": 9}
     stacks = {"rollout[1]": "worker thread (most recent call first):\n  File generate.py", "rollout[2]": ""}
     watch.attach(Probes(health=lambda: [WORKER], stacks=lambda: stacks, queue=lambda: queue))
@@ -119,8 +87,8 @@ def test_a_stage_that_awaits_for_ever_ends_as_stuck_with_a_report(
     assert [w for w in WAITS.open() if w.who == "engine"] == []
 
 
-def test_what_comes_out_of_a_cancelled_stage_is_stuck_whatever_it_says(tmp_path: Path, exits: Exits) -> None:
-    watch = make(tmp_path, exits)
+def test_what_comes_out_of_a_cancelled_stage_is_stuck_whatever_it_says(make: Make) -> None:
+    watch = make()
 
     async def run() -> None:
         with watch.stage("settle", 1):
@@ -134,8 +102,8 @@ def test_what_comes_out_of_a_cancelled_stage_is_stuck_whatever_it_says(tmp_path:
     assert isinstance(stuck.value.__cause__, ValueError)
 
 
-def test_a_task_goes_on_after_its_stage_was_cancelled(tmp_path: Path, exits: Exits) -> None:
-    watch = make(tmp_path, exits)
+def test_a_task_goes_on_after_its_stage_was_cancelled(make: Make) -> None:
+    watch = make()
 
     async def run() -> str:
         try:
@@ -153,8 +121,8 @@ def test_a_task_goes_on_after_its_stage_was_cancelled(tmp_path: Path, exits: Exi
         assert asyncio.run(run()) == "resumed"
 
 
-def test_a_cancellation_from_elsewhere_stays_one(tmp_path: Path, exits: Exits) -> None:
-    watch = make(tmp_path, exits, limit_s=NEVER)
+def test_a_cancellation_from_elsewhere_stays_one(tmp_path: Path, make: Make) -> None:
+    watch = make(limit_s=NEVER)
 
     async def run() -> None:
         task = asyncio.ensure_future(hang(watch))
@@ -168,8 +136,8 @@ def test_a_cancellation_from_elsewhere_stays_one(tmp_path: Path, exits: Exits) -
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), RuntimeError("broken")])
-def test_errors_of_a_stage_that_is_in_time_pass_through(tmp_path: Path, exits: Exits, error: BaseException) -> None:
-    watch = make(tmp_path, exits, limit_s=NEVER)
+def test_errors_of_a_stage_that_is_in_time_pass_through(tmp_path: Path, make: Make, error: BaseException) -> None:
+    watch = make(limit_s=NEVER)
     with pytest.raises(type(error)), watch.running(), watch.stage("update", 1):
         raise error
     status = read_status(tmp_path)
@@ -181,8 +149,8 @@ def test_errors_of_a_stage_that_is_in_time_pass_through(tmp_path: Path, exits: E
 # --- stages that block ---
 
 
-def test_a_stage_that_blocks_ends_with_the_process(tmp_path: Path, exits: Exits) -> None:
-    watch = make(tmp_path, exits, grace_s=SOON)
+def test_a_stage_that_blocks_ends_with_the_process(tmp_path: Path, exits: Any, make: Make) -> None:
+    watch = make(grace_s=SOON)
 
     async def run() -> None:
         with watch.stage("update", 5, is_blocking=True):
@@ -195,8 +163,8 @@ def test_a_stage_that_blocks_ends_with_the_process(tmp_path: Path, exits: Exits)
     assert "exits.happened.wait" in next((tmp_path / "hangs").iterdir()).read_text()
 
 
-def test_so_does_a_task_that_will_not_be_cancelled(tmp_path: Path, exits: Exits) -> None:
-    watch = make(tmp_path, exits, grace_s=SOON)
+def test_so_does_a_task_that_will_not_be_cancelled(exits: Any, make: Make) -> None:
+    watch = make(grace_s=SOON)
 
     async def run() -> None:
         with watch.stage("rollout", 5):
@@ -211,8 +179,8 @@ def test_so_does_a_task_that_will_not_be_cancelled(tmp_path: Path, exits: Exits)
     assert exits.codes == [EXIT_HUNG]
 
 
-def test_so_does_what_hangs_between_two_stages(tmp_path: Path, exits: Exits) -> None:
-    watch = make(tmp_path, exits, grace_s=SOON)
+def test_so_does_what_hangs_between_two_stages(tmp_path: Path, exits: Any, make: Make) -> None:
+    watch = make(grace_s=SOON)
     with watch.running():
         assert exits.happened.wait(60.0)
     assert exits.codes == [EXIT_HUNG]
@@ -220,9 +188,9 @@ def test_so_does_what_hangs_between_two_stages(tmp_path: Path, exits: Exits) -> 
 
 
 def test_a_stage_that_ends_in_the_grace_period_only_leaves_a_report(
-    tmp_path: Path, exits: Exits, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, exits: Any, make: Make, until: Until, caplog: pytest.LogCaptureFixture
 ) -> None:
-    watch = make(tmp_path, exits, limit_s=NEVER)
+    watch = make(limit_s=NEVER)
     with watch.running(), watch.stage("update", 5, limit_s=SOON, is_blocking=True):
         until((tmp_path / "hangs").is_dir)
         until(lambda: "stage 'update' of step 5 has not ended" in caplog.text)
@@ -231,8 +199,8 @@ def test_a_stage_that_ends_in_the_grace_period_only_leaves_a_report(
     assert read_status(tmp_path).state == "finished"
 
 
-def test_a_stage_that_waits_for_a_worker_on_the_loops_thread_is_let_go(tmp_path: Path, exits: Exits) -> None:
-    watch = make(tmp_path, exits)
+def test_a_stage_that_waits_for_a_worker_on_the_loops_thread_is_let_go(exits: Any, make: Make) -> None:
+    watch = make()
     answer: Future[None] = Future()
     watch.attach(Probes(break_off=answer.set_exception))
 
@@ -246,8 +214,8 @@ def test_a_stage_that_waits_for_a_worker_on_the_loops_thread_is_let_go(tmp_path:
     assert not exits.codes
 
 
-def test_workers_are_not_given_up_for_a_stage_that_can_be_cancelled(tmp_path: Path, exits: Exits) -> None:
-    watch = make(tmp_path, exits)
+def test_workers_are_not_given_up_for_a_stage_that_can_be_cancelled(make: Make) -> None:
+    watch = make()
     given_up: list[BaseException] = []
     watch.attach(Probes(break_off=given_up.append))
     with pytest.raises(Stuck), watch.running():
@@ -256,9 +224,9 @@ def test_workers_are_not_given_up_for_a_stage_that_can_be_cancelled(tmp_path: Pa
 
 
 def test_a_process_that_may_not_exit_says_so_once(
-    tmp_path: Path, exits: Exits, caplog: pytest.LogCaptureFixture
+    exits: Any, make: Make, until: Until, caplog: pytest.LogCaptureFixture
 ) -> None:
-    watch = make(tmp_path, exits, grace_s=SOON, may_exit=False)
+    watch = make(grace_s=SOON, may_exit=False)
 
     def said() -> int:
         return sum(record.getMessage().endswith("end this process and resume the run") for record in caplog.records)
@@ -288,8 +256,8 @@ def test_a_real_process_ends_with_its_status_and_its_report(tmp_path: Path) -> N
 # --- the watch itself ---
 
 
-def test_parts_that_do_not_answer_do_not_stop_the_watch(tmp_path: Path, exits: Exits) -> None:
-    watch = make(tmp_path, exits, answer_s=0.1)
+def test_parts_that_do_not_answer_do_not_stop_the_watch(exits: Any, make: Make) -> None:
+    watch = make(answer_s=0.1)
 
     def broken() -> dict[str, str]:
         raise RuntimeError("no such worker")
@@ -301,18 +269,18 @@ def test_parts_that_do_not_answer_do_not_stop_the_watch(tmp_path: Path, exits: E
     assert "no answer about stacks: no such worker" in str(stuck.value)
 
 
-def test_a_report_that_cannot_be_written_is_in_the_error(tmp_path: Path, exits: Exits) -> None:
+def test_a_report_that_cannot_be_written_is_in_the_error(tmp_path: Path, make: Make) -> None:
     (tmp_path / "hangs").write_text("a file in the way")
-    watch = make(tmp_path, exits)
+    watch = make()
     with pytest.raises(Stuck, match="the full report could not be written"), watch.running():
         asyncio.run(hang(watch))
 
 
 def test_a_state_that_cannot_be_written_is_said_once_and_ends_nothing(
-    tmp_path: Path, exits: Exits, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, make: Make, until: Until, caplog: pytest.LogCaptureFixture
 ) -> None:
     folder = tmp_path / "run"
-    watch = make(folder, exits, limit_s=NEVER)
+    watch = make(folder, limit_s=NEVER)
     with watch.running():
         until(lambda: "the live state of the run cannot be written" in caplog.text)
         for step in range(5):
@@ -325,16 +293,16 @@ def test_a_state_that_cannot_be_written_is_said_once_and_ends_nothing(
 
 
 def test_a_loop_that_stands_still_where_it_should_move_is_named_with_its_stack(
-    tmp_path: Path, exits: Exits, caplog: pytest.LogCaptureFixture
+    make: Make, until: Until, caplog: pytest.LogCaptureFixture
 ) -> None:
-    watch = make(tmp_path, exits, limit_s=NEVER, lag_s=0.05)
+    watch = make(limit_s=NEVER, lag_s=0.05)
 
     async def run(*, is_blocking: bool) -> None:
         with watch.stage("rollout", 2, is_blocking=is_blocking):
             if is_blocking:
                 time.sleep(0.3)
             else:
-                block_the_loop(lambda: "has not moved" in caplog.text)
+                block_the_loop(until, lambda: "has not moved" in caplog.text)
 
     with watch.running():
         asyncio.run(run(is_blocking=True))
@@ -344,14 +312,14 @@ def test_a_loop_that_stands_still_where_it_should_move_is_named_with_its_stack(
     assert "block_the_loop" in caplog.text
 
 
-def block_the_loop(condition: Callable[[], bool]) -> None:
+def block_the_loop(until: Until, condition: Callable[[], bool]) -> None:
     until(condition)
 
 
 def test_a_watch_that_fails_is_logged_and_goes_on(
-    tmp_path: Path, exits: Exits, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    make: Make, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    watch = make(tmp_path, exits)
+    watch = make()
     calls: list[int] = []
     overdue = watch._stages.overdue
 
@@ -366,49 +334,3 @@ def test_a_watch_that_fails_is_logged_and_goes_on(
     with pytest.raises(Stuck), watch.running():
         asyncio.run(hang(watch))
     assert "the watch has failed" in caplog.text
-
-
-# --- the live state ---
-
-
-def test_the_live_state_follows_the_run(tmp_path: Path, exits: Exits) -> None:
-    watch = make(tmp_path, exits, limit_s=NEVER)
-    watch.attach(Probes(health=lambda: [WORKER], queue=lambda: {"open": 3}))
-    watch.update(run_id="r1", name="digits", mode="async", total_steps=9, can_scale=True, devices={"train": ["cpu"]})
-
-    def now() -> Any:
-        return read_status(tmp_path) if (tmp_path / "status.json").exists() else None
-
-    with watch.running():
-        with watch.stage("update", 4):
-            status = until(lambda: (s := now()) and s.stage == "update" and s.workers and s)
-            assert (status.state, status.stage_step, status.stage_limit_s) == ("running", 4, NEVER)
-            assert (status.run_id, status.name, status.mode, status.total_steps) == ("r1", "digits", "async", 9)
-            assert status.workers[0]["busy_with"] == "'generate' (step 3)"
-            assert status.workers_asked is not None
-            assert status.queue == {"open": 3}
-            assert status.can_scale
-            assert [(w["who"], w["whom"]) for w in status.waits] == [("engine", "update")]
-            assert status.rss_bytes is None or status.rss_bytes > 2**20
-            beat = status.heartbeat
-            until(lambda: now().heartbeat > beat)
-        watch.update(step=5, staleness_mean=0.5, staleness_max=2.0, tokens_per_s=100.0, saved_step=5, replicas=3)
-        status = until(lambda: (s := now()).step == 5 and s)
-        assert (status.staleness_mean, status.tokens_per_s, status.saved_step, status.replicas) == (0.5, 100.0, 5, 3)
-        watch.update(outcome="interrupted")
-    status = read_status(tmp_path)
-    assert (status.state, status.step, status.workers, status.waits) == ("interrupted", 5, [], [])
-
-
-def test_writes_are_as_seldom_as_asked_for(tmp_path: Path, exits: Exits, monkeypatch: pytest.MonkeyPatch) -> None:
-    watch = Watch(tmp_path, limit_s=NEVER, pace_s=600.0, end_process=exits)
-    written: list[str] = []
-    real = watch._live.write
-    monkeypatch.setattr(watch._live, "write", lambda state, *rest: (written.append(state), real(state, *rest)))
-    with watch.running():
-        until(lambda: written)
-        for step in range(200):
-            watch.update(step=step)
-            with watch.stage("rollout", step):
-                pass
-    assert written == ["running", "finished"]
