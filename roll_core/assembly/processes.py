@@ -8,10 +8,12 @@ from pathlib import Path
 from roll_core.assembly.building import Builder
 from roll_core.assembly.policy import Policy
 from roll_core.cluster import Executor
-from roll_core.cluster.choice import make_executor
+from roll_core.cluster.choice import executor_for
+from roll_core.cluster.seats import share_devices
 from roll_core.config.schema import RunConfig
 from roll_core.contracts import RolloutBackend, TrainSetup, TrainStrategy
 from roll_core.dataflow import Dataflow
+from roll_core.errors import ConfigError
 from roll_core.scoring import VerifierPool
 
 
@@ -35,8 +37,23 @@ class Processes:
 
     @cached_property
     def executor(self) -> Executor | None:
-        """Starts worker processes; None where the config keeps to one process."""
-        return make_executor(self._config.cluster, self._builder.host, self._config.run_folder / "logs")
+        """Starts worker processes on the devices planned for them; None where the config keeps to one process."""
+        return executor_for(self._config, self._builder.host, self._config.run_folder / "logs")
+
+    @property
+    def takes_turns(self) -> bool:
+        """Whether the rollout engines give the devices they share with the trainer up while it is training.
+
+        Raises:
+            ConfigError: they should, and cannot.
+        """
+        is_wanted = self._config.cluster.offload and share_devices(self.executor)
+        if is_wanted and not hasattr(self.backend, "sleep"):
+            raise ConfigError(
+                f"rollout backend '{self._config.rollout.backend.label}' cannot give up the devices it shares with the "
+                "trainer; set cluster.layout: apart, or cluster.offload: false where both fit at once"
+            )
+        return is_wanted
 
     @cached_property
     def verifiers(self) -> VerifierPool:

@@ -107,6 +107,7 @@ class Assembly:
             manifest=self.host.manifest(),
             watch=watch,
             executor=processes.executor,
+            takes_turns=processes.takes_turns,
         )
         return Engine(parts, resume)
 

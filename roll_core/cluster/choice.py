@@ -110,16 +110,3 @@ def local_devices() -> tuple[Device, ...]:
             f"{', '.join(silent)} has; write the devices of the run as cluster.gpus ('none' to plan for none)"
         )
     return tuple(Device(0, index, memory[name]) for index, name in enumerate(names))
-
-
-def make_executor(config: ClusterConfig, host: Host, logs: Path) -> Executor | None:
-    """Build the executor of a run without a plan; None for "driver"."""
-    if config.executor == "driver":
-        return None
-    if config.executor == "local":
-        from roll_core.cluster.local import LocalExecutor
-
-        return LocalExecutor(host, logs=logs)
-    from roll_core.cluster.ray_executor import RayExecutor
-
-    return RayExecutor(host, address=config.address, logs=logs, placement_timeout_s=config.placement_timeout_s)

@@ -121,6 +121,15 @@ def deadline_needs_workers(facts: Facts) -> Iterator[Inert]:
         yield Inert(("scoring", "timeout_s"), because, (("scoring", "workers"),))
 
 
+def hosts_need_executor(facts: Facts) -> Iterator[Inert]:
+    """Processes beside the driver's children need somebody to start them."""
+    if facts.config.scoring.hosts and facts.config.cluster.executor == "driver":
+        because = "cluster.executor is 'driver'; set cluster.executor to local or ray"
+        yield Inert(("scoring", "hosts"), because, (("cluster", "executor"),))
+    if not facts.config.scoring.hosts:
+        yield Inert(("scoring", "host_cpus"), "scoring.hosts is 0; set scoring.hosts", (("scoring", "hosts"),))
+
+
 def early_stop_needs_filters(facts: Facts) -> Iterator[Inert]:
     """Without filters every group passes, so none is hopeless."""
     if facts.config.rollout.early_stop and not facts.config.filters:
@@ -159,6 +168,7 @@ RUN_RULES: tuple[Callable[[Facts], Iterator[Inert]], ...] = (
     eval_needs_data,
     held_out_rows_are_read_once,
     deadline_needs_workers,
+    hosts_need_executor,
     early_stop_needs_filters,
     staleness_needs_async,
     address_needs_ray,

@@ -9,7 +9,7 @@ from typing import Any
 from roll_core.config.components import Catalogue, option_defaults
 from roll_core.config.problems import Problem
 from roll_core.config.resolve import resolve_algorithm, resolve_sampling
-from roll_core.config.schema import BatchConfig, RunConfig
+from roll_core.config.schema import BatchConfig, RunConfig, ScoringConfig
 
 MICRO_TOKENS = "micro_tokens"
 """Option by which a train strategy bounds the tokens of one micro-batch."""
@@ -137,7 +137,7 @@ def plan_batch(config: RunConfig, host: Catalogue | None = None) -> BatchPlan:
 
 def size_problems(config: RunConfig, plan: BatchPlan) -> list[Problem]:
     """Sizes and bounds that cannot be, each with the nearest ones that can."""
-    return [*_division(config.batch), *_budget(plan), *_algorithm_bounds(config)]
+    return [*_division(config.batch), *_budget(plan), *_algorithm_bounds(config), *_hosts(config.scoring)]
 
 
 def size_warnings(config: RunConfig) -> list[str]:
@@ -173,6 +173,12 @@ def _division(batch: BatchConfig) -> Iterator[Problem]:
         f"{prompts} prompts cannot be divided evenly into {parts} mini-batches; "
         f"use batch.prompts {sizes}, or batch.mini_batches {counts}",
     )
+
+
+def _hosts(scoring: ScoringConfig) -> Iterator[Problem]:
+    if scoring.hosts and not scoring.workers:
+        text = "a verifier host judges in worker processes of its own; set scoring.workers to 1 or more"
+        yield Problem(("scoring", "workers"), f"{text}, or scoring.hosts to 0")
 
 
 def _budget(plan: BatchPlan) -> Iterator[Problem]:

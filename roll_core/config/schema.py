@@ -229,7 +229,13 @@ class ScoringConfig(Strict):
     """The pool of verifier processes."""
 
     workers: NonNegativeInt = 2
-    """Worker processes; 0 verifies inside the driver, without a deadline that can be enforced."""
+    """Worker processes (of each host, where there are hosts); 0 verifies inside the driver, without a deadline that can
+    be enforced."""
+    hosts: NonNegativeInt = 0
+    """Processes of the executor that hold a pool of workers each, on Ray on any machine with room; a lost one is
+    replaced. 0 keeps one pool beside the driver."""
+    host_cpus: Annotated[float, Field(ge=0)] | None = None
+    """Processor cores that a host reserves; null takes one for each of its workers."""
     timeout_s: Annotated[float, Field(gt=0)] = 10.0
     """Hard deadline of one verdict; the worker is killed and replaced. A verifier that may honestly take longer (code,
     judges) says so itself."""

@@ -47,6 +47,7 @@ class Engine:
         self._stop = StopRequest()
         self._data_ended = False
         self._is_updating = False
+        self._is_asleep = False
         if resume is not None:
             self.step = restore(parts, self.result, resume)
         self._saves = Saves(parts, self.result)
@@ -67,6 +68,7 @@ class Engine:
         async with AsyncExitStack() as closing:
             if parts.executor is not None:
                 closing.callback(parts.executor.close)
+            closing.callback(parts.thread.shutdown, wait=False)
             closing.callback(parts.strategy.close)
             closing.push_async_callback(parts.backend.close)
             closing.push_async_callback(parts.verifiers.close)
@@ -114,11 +116,11 @@ class Engine:
             await self._saves.look_after()
             await self._evaluate_if_due()
             if every and self.step % every == 0:
-                await self._saves.save(self.step, snapshot(self.parts, self.step))
+                await self._saves.save(self.step)
         await self._evaluate_if_due()
         await self._saves.finish()
         if (self.parts.config.checkpoint.at_end or self._stop.requested) and not self._saves.is_saved(self.step):
-            await self._saves.save(self.step, snapshot(self.parts, self.step), is_last=True)
+            await self._saves.save(self.step, is_last=True)
 
     async def _step_or_save(self) -> dict[str, float] | None:
         """One step. Where it fails before the update, the weights are still those of the last step: they are saved."""
@@ -143,6 +145,7 @@ class Engine:
             parts.ledger.close(self.step, parts.mixer.weights(self.step))
             self._state = snapshot(parts, self.step)
             return None
+        self._hand_over(seconds)
         with self._stage("columns", seconds, is_blocking=is_blocking):
             parts.credit.shape_rewards(rollouts.admitted)
             batch = await self._batch(rollouts.admitted)
@@ -161,6 +164,8 @@ class Engine:
             self._sync()
         self._is_updating = False
         metrics |= self._saves.take_metrics()
+        if parts.executor is not None:
+            metrics |= parts.executor.transfers.take_metrics()
         metrics |= rollout_metrics(rollouts, seconds.times, is_ahead=parts.feed.is_ahead)
         return metrics | parts.scorer.statistics(rollouts.groups)
 
@@ -189,9 +194,19 @@ class Engine:
             scale(request.replicas)
         self.parts.watch.update(replicas=request.replicas)
 
+    def _hand_over(self, seconds: Stopwatch) -> None:
+        """Let the backend give up the devices that it shares with the strategy."""
+        if self.parts.takes_turns:
+            with self._stage("hand_over", seconds, is_blocking=True):
+                self.parts.backend.sleep()  # type: ignore[attr-defined]  # assembly has checked that it can
+            self._is_asleep = True
+
     def _sync(self) -> None:
         """Generate with the weights of now."""
         parts = self.parts
+        if self._is_asleep:
+            parts.backend.wake_up()  # type: ignore[attr-defined]  # what can sleep can wake up
+            self._is_asleep = False
         parts.backend.sync_weights(parts.strategy.weight_source(), self.step)
         parts.feed.advance(self.step)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -51,10 +52,16 @@ class Parts:
     watch: Watch
     executor: Executor | None = None
     """Started worker processes, where the run has some; ended after backend and strategy."""
+    thread: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "roll-strategy"))
+    """Where the strategy works while rollouts go on: one thread, since each would keep buffers of its own."""
+    takes_turns: bool = False
+    """Whether the backend sleeps while the strategy works, since they share devices."""
 
     async def apart(self, work: Callable[[], T]) -> T:
         """Run what the strategy does; in a thread where rollouts go on meanwhile."""
-        return await asyncio.to_thread(work) if self.feed.is_ahead else work()
+        if not self.feed.is_ahead:
+            return work()
+        return await asyncio.get_running_loop().run_in_executor(self.thread, work)
 
 
 @dataclass(slots=True)

@@ -7,7 +7,7 @@ from typing import Any
 
 from roll_core.checkpoint import Checkpoint, Saver
 from roll_core.engine.parts import Parts, RunResult
-from roll_core.engine.state import with_result
+from roll_core.engine.state import snapshot, with_result
 from roll_core.errors import RollError
 
 logger = logging.getLogger(__name__)
@@ -34,12 +34,11 @@ class Saves:
         """Seconds that saving took since the last call."""
         return self._saver.take_metrics()
 
-    async def save(self, step: int, state: dict[str, Any], *, is_last: bool = False) -> None:
+    async def save(self, step: int, *, is_last: bool = False) -> None:
         """Begin the checkpoint of a committed step, and of what is rolled out ahead of the next ones.
 
         Args:
             step: committed steps.
-            state: the driver's snapshot.
             is_last: nothing follows: wait until it is whole, and let no failure pass.
         """
         await self.finish()
@@ -49,6 +48,7 @@ class Saves:
         try:
             pending = feed.write if feed.is_ahead else None
             with self._parts.watch.stage("checkpoint", step=step, is_blocking=True):
+                state = snapshot(self._parts, step)  # of the moment that `pending` is of
                 self._saver.begin(step, with_result(state, self._result), pending, is_last=is_last)
         finally:
             feed.thaw()

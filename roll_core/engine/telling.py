@@ -13,9 +13,7 @@ def probes_of(parts: Parts) -> Probes:
     executor = parts.executor
     if executor is None:
         return Probes(queue=parts.feed.counts)
-    return Probes(
-        health=executor.health, stacks=executor.stacks, queue=parts.feed.counts, break_off=executor.break_off
-    )
+    return Probes(health=executor.health, stacks=executor.stacks, queue=parts.feed.counts, break_off=executor.break_off)
 
 
 def facts_of(parts: Parts, step: int) -> Facts:

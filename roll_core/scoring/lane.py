@@ -81,6 +81,10 @@ class Lane:
         self._thread.start()
         return ready
 
+    def limit_of(self, key: str) -> float:
+        """Deadline of one verdict of a verifier that this lane has built, in seconds."""
+        return self._deadlines[key]
+
     def abort(self) -> None:
         """Kill the worker; the job it is at is answered, later ones are not taken."""
         self._aborted = True

@@ -10,9 +10,8 @@ import pickle
 import queue
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import partial
-from typing import Any, Self
+from typing import Any, Literal, Protocol, Self
 from weakref import WeakKeyDictionary
 
 from roll_core.errors import ComponentError, unknown_name
@@ -22,6 +21,43 @@ from roll_core.scoring.workers import ProcessWorker, ThreadWorker
 from roll_core.types import Prompt, Rollout, Verdict
 
 logger = logging.getLogger(__name__)
+
+Kind = Literal["sync", "async"]
+UNPICKLABLE = (pickle.PicklingError, TypeError, AttributeError)
+"""What `pickle` raises for something that cannot travel."""
+
+
+class VerdictPool(Protocol):
+    """Judges responses somewhere; `VerifierPool` does it here."""
+
+    async def start(self) -> None:
+        """Get ready."""
+        ...
+
+    async def close(self) -> None:
+        """End everything; waiters get an error verdict. May be called again."""
+        ...
+
+    async def verify(
+        self,
+        key: str,
+        response: str,
+        reference: Any,
+        *,
+        prompt: Prompt | None = None,
+        rollout: Rollout | None = None,
+        **options: Any,
+    ) -> Verdict:
+        """See `VerifierPool.verify`."""
+        ...
+
+    def check(self) -> None:
+        """Raise what makes every further verdict impossible, if anything does."""
+        ...
+
+    def take_metrics(self) -> dict[str, float]:
+        """What a step reports of the pool itself (`scoring/...`)."""
+        ...
 
 
 class VerifierPool:
@@ -43,6 +79,8 @@ class VerifierPool:
         start_timeout_s: how long a worker may take to start, or a verifier to be built, in seconds.
         concurrency: verdicts of async verifiers under way at once.
         memory_gib: limit of a worker's private memory; None sets none.
+        takes_local: whether verifiers that only the driver's process can build run here, in a thread; otherwise they
+            are named in `left_out`.
     """
 
     def __init__(
@@ -54,6 +92,7 @@ class VerifierPool:
         start_timeout_s: float = 120.0,
         concurrency: int = 64,
         memory_gib: float | None = 8.0,
+        takes_local: bool = True,
     ) -> None:
         if workers < 0 or timeout_s <= 0 or start_timeout_s <= 0 or concurrency < 1:
             raise ValueError("workers must be >= 0, timeout_s and start_timeout_s > 0, concurrency >= 1")
@@ -62,6 +101,10 @@ class VerifierPool:
         self._limits = Limits(timeout_s, start_timeout_s)
         self._concurrency = concurrency
         self._memory_gib = memory_gib
+        self._takes_local = takes_local
+        self.left_out: tuple[str, ...] = ()
+        """Keys of verifiers that cannot be built here."""
+        self._limits_s: dict[str, float] = {}
         self._lanes: list[Lane] = []
         self._queues: dict[str, queue.SimpleQueue[Job | None]] = {}
         self._jobs: set[Job] = set()
@@ -74,6 +117,17 @@ class VerifierPool:
     def replaced(self) -> int:
         """How many workers were lost and replaced since the start."""
         return sum(lane.replaced for lane in self._lanes)
+
+    def kinds(self) -> dict[str, tuple[Kind, float]]:
+        """Of each verifier: in a worker ("sync") or in the event loop ("async"), and its deadline in seconds."""
+        return {key: ("async" if key in self._async else "sync", limit_s) for key, limit_s in self._limits_s.items()}
+
+    def check(self) -> None:
+        """See `VerdictPool.check`; lost workers are replaced, so there is nothing to raise."""
+
+    def take_metrics(self) -> dict[str, float]:
+        """`scoring/workers_replaced`, since the start."""
+        return {"scoring/workers_replaced": float(self.replaced)}
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -125,7 +179,9 @@ class VerifierPool:
         if pickled:
             make = partial(ProcessWorker, pickled, self._memory_gib, self._limits.start_s)
             local += await self._start_kind(make, list(pickled), self._workers)
-        if local:
+        if not self._takes_local:
+            self.left_out = tuple(local)
+        elif local:
             specs = {key: self._specs[key] for key in local}
             await self._start_kind(partial(ThreadWorker, specs), local, 1)
 
@@ -134,11 +190,13 @@ class VerifierPool:
         for key, spec in self._specs.items():
             try:
                 pickled[key] = pickle.dumps(spec)
-            except (pickle.PicklingError, TypeError, AttributeError) as error:
+            except UNPICKLABLE as error:
                 self._warn_local(key, str(error))
         return pickled
 
     def _warn_local(self, key: str, why: str) -> None:
+        if not self._takes_local:
+            return
         text = "verifier '%s' (%s) cannot be sent to a worker process (%s): a thread of the driver runs it, without "
         logger.warning(text + "a deadline that can be enforced", self._specs[key].name, key, why)
 
@@ -157,7 +215,9 @@ class VerifierPool:
         self._queues.update(dict.fromkeys(chosen["sync"], jobs))
         for key in chosen["async"]:
             self._async[key] = await asyncio.to_thread(self._specs[key].build)
+            self._limits_s[key] = self._limits.of_verdict(deadline_of(self._async[key]))
             await self._prepare(key)
+        self._limits_s.update({key: lanes[0].limit_of(key) for key in chosen["sync"]})
         for key in chosen["local"]:
             self._warn_local(key, "it is defined in the main script or session; put it into a module")
         await asyncio.gather(*(asyncio.wrap_future(lane.start(chosen["sync"])) for lane in lanes[1:]))
@@ -223,7 +283,7 @@ class VerifierPool:
             raise unknown_name("verifier key", key, self._specs)
         if self._state != "open":
             raise RuntimeError(f"the verifier pool is {self._state}; verify needs start() before and close() after")
-        request = VerifyRequest(key, response, reference, prompt, _light(rollout), options)
+        request = VerifyRequest(key, response, reference, prompt, rollout, options).lightened()
         if key in self._async:
             return await self._verify_async(request)
         job = Job(request)
@@ -245,7 +305,7 @@ class VerifierPool:
     async def _await_verdict(self, request: VerifyRequest) -> Verdict:
         """Run an async verifier; one that ignores its cancellation is left behind, not waited for."""
         verifier = self._async[request.key]
-        limit_s = self._limits.of_verdict(deadline_of(verifier))
+        limit_s = self._limits_s[request.key]
         task = asyncio.create_task(_call(verifier, request))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -266,17 +326,10 @@ async def _call(verifier: Any, request: VerifyRequest) -> Verdict:
         result = await verifier.verify(
             request.response, request.reference, prompt=request.prompt, rollout=request.rollout, **request.options
         )
-    except Exception as error:  # noqa: BLE001 - a verifier may raise anything; it becomes an error verdict
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - a verifier may raise anything; it becomes a verdict
         return Verdict.error(describe(error), detail="raised")
     return checked(result)
 
 
 def _closed() -> Verdict:
     return Verdict.error("the verifier pool was closed", detail="closed")
-
-
-def _light(rollout: Rollout | None) -> Rollout | None:
-    """The rollout without the extra columns of its segments, which may be large."""
-    if rollout is None:
-        return None
-    return replace(rollout, segments=[replace(segment, columns={}) for segment in rollout.segments])

@@ -9,7 +9,7 @@ from typing import Any
 
 from roll_core.errors import ConfigError, unknown_name
 from roll_core.scoring.compose import RewardComponent, compose_group, numbered
-from roll_core.scoring.pool import VerifierPool
+from roll_core.scoring.pool import VerdictPool
 from roll_core.scoring.statistics import reward_statistics, unscored_alarms
 from roll_core.types import Rollout, RolloutGroup
 
@@ -43,7 +43,7 @@ class Scorer:
         ConfigError: a reward component carries a reserved name.
     """
 
-    def __init__(self, domains: Mapping[str, DomainScoring], pool: VerifierPool, *, alarm_rate: float = 0.05) -> None:
+    def __init__(self, domains: Mapping[str, DomainScoring], pool: VerdictPool, *, alarm_rate: float = 0.05) -> None:
         self._pool = pool
         self._alarm_rate = alarm_rate
         self._domains = dict(domains)
@@ -79,11 +79,16 @@ class Scorer:
         compose_group(group, self._rewards[group.prompt.domain])
 
     def statistics(self, groups: Iterable[RolloutGroup]) -> dict[str, float]:
-        """Metrics of a step's groups (`statistics.reward_statistics`), and `scoring/workers_replaced` so far."""
-        return reward_statistics(groups) | {"scoring/workers_replaced": float(self._pool.replaced)}
+        """Metrics of a step's groups (`statistics.reward_statistics`), and of the pool."""
+        return reward_statistics(groups) | self._pool.take_metrics()
 
     def alarms(self, groups: Iterable[RolloutGroup]) -> list[str]:
-        """Sentences about domains in which too many rollouts stay without a score; usually none."""
+        """Sentences about domains in which too many rollouts stay without a score; usually none.
+
+        Raises:
+            RollError: rollouts stay without a score because nobody is left to judge; nothing may be trained on them.
+        """
+        self._pool.check()
         return unscored_alarms(groups, self._alarm_rate)
 
     def _scoring(self, domain: str) -> DomainScoring:

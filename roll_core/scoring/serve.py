@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ctypes
 import inspect
 import json
 import os
@@ -21,17 +22,18 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from math import ceil
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 from roll_core.scoring.channel import Channel
 from roll_core.types import Prompt, Rollout, Status, Verdict
 
 MAX_TEXT = 2_000
 """Characters of a verdict's answer and reason that travel back."""
+_PR_SET_PDEATHSIG = 1
 
 
 class VerifierSpec(Protocol):
@@ -62,6 +64,13 @@ class VerifyRequest:
     prompt: Prompt | None
     rollout: Rollout | None
     options: Mapping[str, Any]
+
+    def lightened(self) -> Self:
+        """A copy without the extra columns of the rollout's segments, which may be large."""
+        if self.rollout is None:
+            return self
+        segments = [replace(segment, columns={}) for segment in self.rollout.segments]
+        return replace(self, rollout=replace(self.rollout, segments=segments))
 
 
 class Bench:
@@ -201,8 +210,17 @@ def serve(channel: Channel) -> None:
         channel.send(json.dumps(reply).encode("ascii"))
 
 
+def end_with_parent() -> None:
+    """Have the kernel kill this process when the lane that started it ends, with its process or before.
+
+    Whoever ended earlier has closed the channel, which ends this process too.
+    """
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+
 def main(descriptor: int) -> None:
     """Entry point of a worker process."""
+    end_with_parent()
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     os.set_inheritable(descriptor, False)
     with contextlib.suppress(EOFError):  # the driver closed its end, or is gone

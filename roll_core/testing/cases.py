@@ -32,6 +32,8 @@ class Cases:
     """Options the component is built with; or a function that makes them (a file, say) in an empty folder."""
     context: Mapping[str, Any] = field(default_factory=dict)
     """What the engine would supply (`contracts.CONTEXT`), where the kit's own choice does not fit."""
+    needs: tuple[str, ...] = ()
+    """Modules without which the component cannot be built; where one is missing, checks that build it are skipped."""
     expected_failures: Mapping[str, str] = field(default_factory=dict)
     """Names of checks that this component cannot pass, each with the reason. One that passes anyway is a failure."""
 

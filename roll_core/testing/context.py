@@ -43,9 +43,12 @@ def _models() -> Path:
 
 @functools.cache
 def tiny_model(seed: int) -> Path:
-    """A tiny random model in Hugging Face format, made once per process. Needs torch and transformers."""
+    """A tiny random model in Hugging Face format, made once per process. Needs torch and transformers.
+
+    Its attention heads are 32 wide, since fast kernels take few widths.
+    """
     from roll_core.testing.tiny import make_tiny_model
 
     folder = _models() / str(seed)
     folder.mkdir()
-    return make_tiny_model(folder, seed=seed)
+    return make_tiny_model(folder, seed=seed, hidden=128)

@@ -57,9 +57,13 @@ class Subject:
 
         Raises:
             MissingCases: the component has required options, or needs the network, and nobody gave cases.
+            CheckSkipped: a module it needs is not installed.
         """
         if "network" in self.component.permissions and self.cases is None:
             raise MissingCases(f"'{self.component.name}' needs the network: give cases with options that do without")
+        absent = sorted(name for name in (self.cases.needs if self.cases else ()) if not _is_there(name))
+        if absent:
+            raise CheckSkipped(f"'{self.component.name}' needs {', '.join(absent)}, which is not installed here")
         own = self.cases.context if self.cases is not None else {}
         supplied = {**context_for(self.kind, self.folder), **own, **context}
         try:
@@ -167,7 +171,7 @@ class BoundCheck:
             CheckFailed: the property does not hold.
             CheckSkipped: it cannot be tested here.
         """
-        absent = sorted(name for name in self.check.needs if importlib.util.find_spec(name) is None)
+        absent = sorted(name for name in self.check.needs if not _is_there(name))
         if absent:
             raise CheckSkipped(f"needs {', '.join(absent)}: install roll-core[train]")
         with tempfile.TemporaryDirectory(prefix="roll-check-", ignore_cleanup_errors=True) as name:
@@ -201,6 +205,10 @@ class BoundCheck:
         if self.expected_failure:
             return report("failed", f"passes, though declared an expected failure ('{self.expected_failure}')")
         return report("passed")
+
+
+def _is_there(module: str) -> bool:
+    return importlib.util.find_spec(module) is not None
 
 
 def bind_checks(

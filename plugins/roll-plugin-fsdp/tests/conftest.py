@@ -1,7 +1,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from roll_core.testing.tiny import make_tiny_model
 
 sys.path.insert(0, str(Path(__file__).parent))  # ranks are given this process's path too
 
+from fsdp_pool import LIMIT_S, Pool
 from fsdp_ranks import ProbeStrategy
 
 from roll_plugin_fsdp.options import FsdpOptions
@@ -38,17 +40,38 @@ def local() -> Callable[..., LocalTrainStrategy]:
     )
 
 
-@pytest.fixture(scope="module")
-def start():
-    """Starts strategies, and ends those that are left at the end of a module."""
+@pytest.fixture(scope="session")
+def pool() -> Iterator[Pool]:
+    with Pool() as made:
+        yield made
+
+
+Start = Callable[..., ProbeStrategy]
+
+
+@contextmanager
+def starting(pool: Pool) -> Iterator[Start]:
+    """Starts strategies on the pool (with `executor=None` on processes of their own) and closes them in the end."""
     started: list[ProbeStrategy] = []
 
-    def make(setup: TrainSetup, world_size: int, **options: object) -> ProbeStrategy:
-        defaults = {"precision": "float32", "device": "cpu", "start_timeout_s": 120, "step_timeout_s": 60}
+    def make(setup: TrainSetup, world_size: int, *, executor: object = pool, **options: object) -> ProbeStrategy:
+        defaults = {"precision": "float32", "device": "cpu", "start_timeout_s": LIMIT_S, "step_timeout_s": LIMIT_S}
         given = FsdpOptions(world_size=world_size, **{**defaults, **options})
-        started.append(ProbeStrategy(setup, given))
+        started.append(ProbeStrategy(setup, given, executor))
         return started[-1]
 
     yield make
     for strategy in started:
         strategy.close()
+
+
+@pytest.fixture
+def start(pool: Pool) -> Iterator[Start]:
+    with starting(pool) as make:
+        yield make
+
+
+@pytest.fixture(scope="module")
+def start_for_module(pool: Pool) -> Iterator[Start]:
+    with starting(pool) as make:
+        yield make

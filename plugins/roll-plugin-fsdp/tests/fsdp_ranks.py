@@ -33,8 +33,11 @@ class ProbeRank(Rank):
 class ProbeStrategy(FsdpStrategy):
     rank_factory = "fsdp_ranks:make_rank"
 
+    def ask(self, method, *args):
+        return self.team.call(method, *args, what=f"a test: {method}")
+
     def gradients(self, role="policy"):
-        return self.call("gradients", role, what="gradients")[0]
+        return self.ask("gradients", role)[0]
 
 
 def make_rank(setup, options):
@@ -67,6 +70,17 @@ def infinite_where_marked(inputs):
 
 def one_value_for_all(inputs):
     return inputs.logprobs.sum() if bool((inputs.columns["marked"] > 0).any()) else inputs.logprobs
+
+
+class HasNoPickleError(Exception):
+    def __reduce__(self):
+        raise TypeError("no pickle")
+
+
+def fail_where_marked(inputs):
+    if bool((inputs.columns["marked"] > 0).any()):
+        raise HasNoPickleError("7 is bad")
+    return inputs.logprobs
 
 
 def sleep_where_marked(inputs):

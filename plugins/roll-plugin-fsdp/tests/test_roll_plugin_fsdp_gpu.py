@@ -7,7 +7,10 @@ import pytest
 import torch
 from fsdp_cases import build_batch, local_gradients, objective, published, same_gradients
 
+from roll_core.cluster import LocalExecutor, Seat
 from roll_core.contracts import OptimSettings
+from roll_plugin_fsdp.options import FsdpOptions
+from roll_plugin_fsdp.strategy import FsdpStrategy
 
 pytestmark = [
     pytest.mark.gpu,
@@ -28,27 +31,43 @@ def exact_products():
 def test_gradients_are_those_of_one_process(start, local, make_setup, tmp_path, options) -> None:
     batch = build_batch()
     setup = make_setup(optim=OptimSettings(lr=1e-3, clip_norm=0.1))
-    single, many = local(setup, device="cpu"), start(setup, DEVICES, device="cuda", micro_tokens=40, **options)
+    single = local(setup, device="cpu")
+    many = start(setup, DEVICES, executor=None, device="cuda", micro_tokens=40, **options)
     a, b = single.update(batch, [objective(batch)]), many.update(batch, [objective(batch)])
     assert b["train/grad_norm"] == pytest.approx(a["train/grad_norm"], rel=1e-4)
     same_gradients(many.gradients(), local_gradients(single), 1e-4)
-    many.save(tmp_path)
+    many.begin_save(tmp_path)
     after = many.update(batch, [objective(batch)])
+    many.finish_save()
     many.load(tmp_path)
     assert many.update(batch, [objective(batch)]) == after
-    many.close()
+
+
+def test_ranks_sit_where_the_placement_says(make_setup) -> None:
+    seats = {"train": [Seat(0, (index,)) for index in range(DEVICES)]}
+    with LocalExecutor(seats=seats) as executor:
+        strategy = FsdpStrategy(make_setup(), FsdpOptions(), executor)
+        assert strategy.team.mesh.size == DEVICES
+        assert len({worker.devices for worker in executor.health()}) == DEVICES
+        strategy.compute(build_batch(), frozenset({"old_logprobs"}))
+
+
+def test_without_an_executor_every_device_is_taken(make_setup) -> None:
+    strategy = FsdpStrategy(make_setup(), FsdpOptions())
+    assert strategy.team.mesh.size == DEVICES
+    strategy.compute(build_batch(), frozenset({"old_logprobs"}))
+    strategy.close()
 
 
 @pytest.mark.skipif(DEVICES < 2, reason="needs two CUDA devices")
-def test_bfloat16_with_copies_or_split_matrices(start, local, make_setup) -> None:
+@pytest.mark.parametrize("mesh", [{"replicate": 2}, {"tensor_parallel": 2}], ids=str)
+def test_bfloat16_with_copies_or_split_matrices(start, local, make_setup, mesh) -> None:
     batch = build_batch()
     setup = make_setup(optim=OptimSettings(lr=1e-3))
-    for mesh in ({"replicate": 2}, {"tensor_parallel": 2}):
-        single = local(setup, precision="bfloat16", device="cpu")
-        many = start(setup, 2, device="cuda", precision="bfloat16", **mesh)
-        a, b = single.update(batch, [objective(batch)]), many.update(batch, [objective(batch)])
-        assert b["train/grad_norm"] == pytest.approx(a["train/grad_norm"], rel=0.05)
-        theirs = published(many)
-        for name, tensor in published(single).items():
-            np.testing.assert_allclose(theirs[name].float(), tensor.float(), atol=0.01, err_msg=name)
-        many.close()
+    single = local(setup, precision="bfloat16", device="cpu")
+    many = start(setup, 2, executor=None, device="cuda", precision="bfloat16", **mesh)
+    a, b = single.update(batch, [objective(batch)]), many.update(batch, [objective(batch)])
+    assert b["train/grad_norm"] == pytest.approx(a["train/grad_norm"], rel=0.05)
+    theirs = published(many)
+    for name, tensor in published(single).items():
+        np.testing.assert_allclose(theirs[name].float(), tensor.float(), atol=0.01, err_msg=name)

@@ -28,10 +28,8 @@ def reference(local, make_setup):
 
 
 @pytest.fixture(scope="module", params=[1, 2, 4], ids=lambda n: f"{n} ranks")
-def ranks(request, start, make_setup):
-    strategy = start(make_setup(optim=STILL), request.param, micro_tokens=40)
-    yield strategy
-    strategy.close()
+def ranks(request, start_for_module, make_setup):
+    return start_for_module(make_setup(optim=STILL), request.param, micro_tokens=40)
 
 
 def policy_term(batch, loss: str, mode: str, segments=None) -> Term:

@@ -55,9 +55,8 @@ def test_hybrid_sharding_and_checkpointing(start, local, make_setup) -> None:
     batch = build_batch()
     setup = make_setup(optim=OptimSettings(lr=1e-3, clip_norm=0.1))
     many = start(setup, 4, replicate=2, gradient_checkpointing=True, micro_tokens=24, layout="padded")
-    assert many.call("groups", what="mesh")[0] == (4, [2, 2, 1])
+    assert many.ask("groups")[0] == (4, [2, 2, 1])
     both_update(local(setup), many, batch, [objective(batch), objective(batch, segments=[5])])
-    many.close()
 
 
 def test_tensor_parallelism(start, local, make_setup, tiny_qwen, tmp_path) -> None:
@@ -65,7 +64,7 @@ def test_tensor_parallelism(start, local, make_setup, tiny_qwen, tmp_path) -> No
     batch = build_batch()
     setup = make_setup(model=tiny_qwen, optim=OptimSettings(lr=1e-3, clip_norm=0.1), critic=tiny_qwen)
     single, many = local(setup), start(setup, 4, tensor_parallel=2, micro_tokens=40)
-    assert many.call("groups", what="mesh")[0] == (4, [1, 2, 2])
+    assert many.ask("groups")[0] == (4, [1, 2, 2])
     value = mean_term(batch, "value", value_loss, "values")
     both_update(single, many, batch, [objective(batch, value), objective(batch, value, segments=[5])])
     columns = frozenset({"values", "old_logprobs"})
@@ -76,7 +75,6 @@ def test_tensor_parallelism(start, local, make_setup, tiny_qwen, tmp_path) -> No
     after = many.update(batch, [objective(batch, value)])
     many.load(tmp_path)
     assert many.update(batch, [objective(batch, value)]) == after
-    many.close()
 
 
 def test_layouts_that_cannot_be(start, make_setup, tiny_qwen, tmp_path) -> None:

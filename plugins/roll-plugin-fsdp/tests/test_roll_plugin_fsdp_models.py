@@ -40,7 +40,6 @@ def test_all_terms_and_models_at_once(start, local, make_setup, tiny) -> None:
     same_gradients(found_critic, local_gradients(single, "critic"), TOLERANCE)
     after = published(many)
     assert all(np.allclose(t.numpy(), after[n].numpy(), atol=2e-5) for n, t in published(single).items())
-    many.close()
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
@@ -68,7 +67,6 @@ def test_adapters(start, local, make_setup, tmp_path_factory, precision) -> None
     for name, tensor in published(single).items():
         assert weights[name].dtype == tensor.dtype
         np.testing.assert_allclose(weights[name].float(), tensor.float(), atol=1e-5 if exact else 0.01, err_msg=name)
-    many.close()
 
 
 def test_bfloat16_has_float32_masters(start, local, make_setup) -> None:
@@ -84,7 +82,6 @@ def test_bfloat16_has_float32_masters(start, local, make_setup) -> None:
     unchanged = [name for name, tensor in published(many).items() if torch.equal(tensor, before[name])]
     assert unchanged, "the steps are below what bfloat16 resolves"
     assert {str(g.dtype) for g in many.gradients().values()} == {"float32"}
-    held = many.call("own_bytes", what="memory")
+    held = many.ask("own_bytes")
     assert sum(held) == sum(4 * tensor.numel() for tensor in before.values())
     assert max(held) < 0.6 * sum(held)
-    many.close()

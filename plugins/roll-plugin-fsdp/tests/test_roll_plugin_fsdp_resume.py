@@ -27,10 +27,10 @@ def setup(make_setup, tiny):
 
 
 @pytest.fixture(scope="module")
-def saved(start, setup, tmp_path_factory):
+def saved(start_for_module, setup, tmp_path_factory):
     """A run of two ranks that was saved after two steps and went on for two; closed."""
     batch, folder = build_batch(), tmp_path_factory.mktemp("saved")
-    whole = start(setup, 2, micro_tokens=40)
+    whole = start_for_module(setup, 2, micro_tokens=40)
     step(whole, batch)
     step(whole, batch)
     whole.save(folder)
@@ -77,4 +77,3 @@ def test_a_state_of_other_settings_is_refused(start, make_setup, saved) -> None:
     other = start(make_setup(optim=OPTIM), 1)
     with pytest.raises(CheckpointError, match="roles"):
         other.load(saved[0])
-    other.close()

@@ -1,21 +1,14 @@
-"""What happens in the driver alone: shares, cuts, options, the declaration."""
+"""The segments of a batch are shared out evenly, and a share holds everything of its own."""
 
 from __future__ import annotations
-
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 from fsdp_cases import build_batch, objective
 
 from roll_core.errors import BackendError
-from roll_core.plugin.building import missing_members
 from roll_core.types import ColumnSpec
-from roll_plugin_fsdp.options import FsdpOptions
-from roll_plugin_fsdp.plugin import roll_register_train_strategies
 from roll_plugin_fsdp.shares import cut, cut_terms, places_of, shares
-from roll_plugin_fsdp.strategy import FsdpStrategy
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4, 16])
@@ -73,21 +66,3 @@ def test_a_cut_batch_holds_the_same_values() -> None:
     batch.columns["short"] = np.zeros(3)
     with pytest.raises(BackendError, match="'short' has 3 rows"):
         cut(batch, chosen)
-
-
-def test_options() -> None:
-    with pytest.raises(ValueError, match="no multiple"):
-        FsdpOptions(world_size=6, replicate=4)
-    with pytest.raises(ValueError, match="does nothing"):
-        FsdpOptions(device="cpu", cpu_offload=True)
-    options = FsdpOptions(world_size=8, replicate=2, tensor_parallel=2)
-    assert (options.shard, options.data_parallel) == (2, 4)
-
-
-def test_is_declared_and_loads_nothing_heavy() -> None:
-    (component,) = roll_register_train_strategies()
-    assert component.config_model() is FsdpOptions
-    assert not missing_members("train_strategies", FsdpStrategy.__new__(FsdpStrategy))
-    code = "import sys, roll_plugin_fsdp.plugin; print([m for m in ('torch', 'transformers') if m in sys.modules])"
-    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert out.stdout.strip() == "[]"

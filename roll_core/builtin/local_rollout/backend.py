@@ -17,6 +17,7 @@ from roll_core.builtin.device import Precision
 from roll_core.builtin.local_rollout.cache import SlotStore
 from roll_core.builtin.local_rollout.engine import DecodeEngine
 from roll_core.builtin.local_rollout.generation import Generation, StopText
+from roll_core.builtin.local_rollout.limits import Limits
 from roll_core.builtin.local_rollout.loading import load_model
 from roll_core.builtin.local_rollout.sampler import UniformStream
 from roll_core.builtin.local_rollout.weights import WeightSink
@@ -33,7 +34,9 @@ class LocalRolloutBackend:
     """Generates with a transformers model in this process, on a CPU or one GPU (`contracts.RolloutBackend`).
 
     `max_new_tokens` of a request counts its `prefix_ids` too: a resumed request ends where it would have ended.
-    A request's samples depend on its seed and the run's, not on what it is batched with (up to float rounding).
+    A request's samples depend on its seed and the run's, not on what it is batched with: bit for bit on a CPU with
+    packed products and a model in the lean form (`linear.packing_works`, `lean.supports`), elsewhere up to rounding.
+    One that is resumed from `prefix_ids` goes on up to rounding, since its tokens are then computed as a prompt is.
     The weights are held once as transformers loads them and, on a CPU, once more packed for fast products.
 
     Args:
@@ -64,6 +67,7 @@ class LocalRolloutBackend:
         self._seed = seed
         self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="roll-rollout")
         self._loaded = self._executor.submit(load_model, Path(model), precision=precision, device=device).result()
+        self.limits = Limits(self._loaded.max_length, self._loaded.vocabulary)
         self._sink = WeightSink(self._loaded.model)
         store = SlotStore(max_slots, max_tokens or 0)
         self._engine = DecodeEngine(self._loaded.runner, store, self._loaded.model.device, StopText(Path(model)))
@@ -82,6 +86,16 @@ class LocalRolloutBackend:
     def policy_version(self) -> int:
         """Version of the weights in use; 0 until the first sync."""
         return self._engine.version
+
+    @property
+    def precision(self) -> str:
+        """Format of the weights: "float32" or "bfloat16"."""
+        return str(self._loaded.model.dtype).removeprefix("torch.")
+
+    @property
+    def steps(self) -> int:
+        """Steps of the engine so far; while requests run it grows."""
+        return self._engine.steps
 
     async def generate(self, request: GenerateRequest) -> Completion:
         """Generate one continuation.
@@ -161,31 +175,9 @@ class LocalRolloutBackend:
         self._torn = None
 
     def _generation(self, request: GenerateRequest) -> Generation:
+        self.limits.check(request)
         prompt = (*request.token_ids, *request.prefix_ids)
-        problem = self._problem(request, prompt)
-        if problem:
-            raise BackendError(f"request '{request.request_id}': {problem}")
-        room = self._loaded.max_length - len(prompt)
-        limit = min(request.sampling.max_new_tokens - len(request.prefix_ids), room)
-        return Generation(request, prompt, limit, UniformStream(request.seed, self._seed))
-
-    def _problem(self, request: GenerateRequest, prompt: tuple[int, ...]) -> str:
-        """What makes a request impossible, or an empty string."""
-        sampling, most, vocabulary = request.sampling, self._loaded.max_length, self._loaded.vocabulary
-        is_possible = sampling.temperature >= 0 and 0 < sampling.top_p <= 1 and sampling.top_k >= 0
-        adapter = request.policy.adapter if request.policy else None
-        problems = {
-            "the prompt is empty": not prompt,
-            f"the prompt has {len(prompt)} tokens, the model takes {most} with the response; shorten or drop it": (
-                len(prompt) >= most and not request.prefix_ids
-            ),
-            f"the prompt holds a token outside the model's vocabulary of {vocabulary}": bool(prompt)
-            and (min(prompt) < 0 or max(prompt) >= vocabulary),
-            f"impossible sampling parameters: {sampling}": not is_possible or sampling.max_new_tokens < 0,
-            "the local backend takes text only; use a backend with vision for prompts with media": bool(request.media),
-            f"the local backend serves one set of weights, adapter '{adapter}' was asked for": adapter is not None,
-        }
-        return next((text for text, is_so in problems.items() if is_so), "")
+        return Generation(request, prompt, self.limits.new_tokens(request), UniformStream(request.seed, self._seed))
 
     def _ensure_serving(self) -> None:
         """Start the serving task on the running loop, giving up what an ended loop left behind."""

@@ -10,6 +10,10 @@ from torch import Tensor
 from transformers.cache_utils import Cache
 
 _ROUND = 64
+"""Lengths of slots are multiples of it. It is the smallest window too: for a few keys torch has another kernel, whose
+sums differ in the last bit."""
+_WINDOW = 16
+"""Windows are multiples of it, so that keys which do not count only add zeros at the end of whole vectors."""
 
 
 def rounded(length: int, step: int) -> int:
@@ -29,7 +33,7 @@ class SlotStore:
 
     def __init__(self, slots: int, length: int = 0) -> None:
         self.slots = slots
-        self.length = length
+        self.length = rounded(length, _ROUND)
         self._layers: list[tuple[Tensor, Tensor] | None] = []
 
     def reserve(self, length: int) -> None:
@@ -102,7 +106,7 @@ class DecodeStep:
     @classmethod
     def build(cls, tokens: Sequence[int], positions: Sequence[int], capacity: int, device: torch.device) -> DecodeStep:
         """Lay out a step; `capacity` bounds the window."""
-        window = min(rounded(max(positions) + 1, 16), capacity)
+        window = min(max(rounded(max(positions) + 1, _WINDOW), _ROUND), capacity)
         at = torch.tensor(positions, dtype=torch.int64, device=device)
         hidden = torch.arange(window, device=device)[None] > at[:, None]
         mask = torch.zeros(len(tokens), window, device=device).masked_fill_(hidden, torch.finfo(torch.float32).min)

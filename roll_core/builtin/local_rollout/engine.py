@@ -13,6 +13,7 @@ from torch import Tensor
 
 from roll_core.builtin.local_rollout.cache import DecodeStep, PromptBatch, SlotStore
 from roll_core.builtin.local_rollout.generation import Generation, StopText
+from roll_core.builtin.local_rollout.linear import round_rows
 from roll_core.builtin.local_rollout.runner import Runner
 from roll_core.builtin.local_rollout.sampler import sample
 
@@ -34,6 +35,7 @@ class DecodeEngine:
 
     def __init__(self, runner: Runner, store: SlotStore, device: torch.device, stop_text: StopText) -> None:
         self.version = 0
+        self.steps = 0
         self._runner, self._store, self._device, self._stop_text = runner, store, device, stop_text
         self._live: list[Generation] = []
 
@@ -54,6 +56,7 @@ class DecodeEngine:
             if self._live:
                 self._decode()
                 ended += self._give_up_slots()
+        self.steps += 1
         return ended
 
     def reset(self) -> None:
@@ -61,31 +64,39 @@ class DecodeEngine:
         self._live.clear()
 
     def _admit(self, fresh: Sequence[Generation]) -> None:
-        """Give slots to `fresh`. A prompt that a live request shares is copied from it, up to its last token."""
+        """Give slots to `fresh`. A prompt that a live request shares is copied from it, with the logits behind it."""
         if not fresh:
             return
         self._store.reserve(max(len(one.prompt) + min(one.limit, _ROOM_AHEAD) for one in fresh))
         living = {one.prompt: slot for slot, one in enumerate(self._live) if one.prompt_version == self.version}
         groups: dict[tuple[int, ...], list[int]] = {}
+        logits: dict[tuple[int, ...], Tensor] = {}
+        first = len(self._live)
         for one in fresh:
             one.prompt_version = self.version
             slot = len(self._live)
             self._live.append(one)
             if one.prompt in living:
-                self._store.copy([living[one.prompt]], [slot], len(one.prompt) - 1)
+                logits[one.prompt] = self._live[living[one.prompt]].prompt_logits
+                self._store.copy([living[one.prompt]], [slot], len(one.prompt))
             else:
                 groups.setdefault(one.prompt, []).append(slot)
         for batch in _prefill_batches(groups):
-            logits = self._runner.prefill(batch, self._store)
-            owners = torch.tensor([i for i, slots in enumerate(batch.slots) for _ in slots], device=self._device)
-            self._advance([self._live[slot] for slots in batch.slots for slot in slots], logits[owners])
+            made = self._runner.prefill(batch, self._store)
+            logits |= {prompt: row.clone() for prompt, row in zip(batch.prompts, made, strict=True)}
+        for one in fresh:
+            one.prompt_logits = logits[one.prompt]
+        self._advance(self._live[first:], torch.stack([logits[one.prompt] for one in fresh]))
 
     def _decode(self) -> None:
         live = self._live
         self._store.reserve(max(one.length for one in live))
         tokens, positions = [one.newest for one in live], [one.length - 1 for one in live]
+        if self._device.type == "cpu":  # free slots are computed too, for nothing
+            idle = min(round_rows(len(live)), self._store.slots) - len(live)
+            tokens, positions = tokens + [0] * idle, positions + [0] * idle
         step = DecodeStep.build(tokens, positions, self._store.length, self._device)
-        self._advance(live, self._runner.decode(step, self._store))
+        self._advance(live, self._runner.decode(step, self._store)[: len(live)])
 
     def _advance(self, rows: Sequence[Generation], logits: Tensor) -> None:
         draw = sample(logits, [one.request.sampling for one in rows], [one.uniform for one in rows])

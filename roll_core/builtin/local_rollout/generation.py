@@ -8,9 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from roll_core.builtin.local_rollout.sampler import UniformStream
 from roll_core.types import AnyArray, Completion, FinishReason, GenerateRequest, IntArray, PolicyRef, VersionRun
+
+_NOTHING = torch.empty(0)
 
 
 class StopText:
@@ -51,6 +55,8 @@ class Generation:
     """Set by the backend when the request was aborted or its task cancelled; the engine then gives the slot up."""
     prompt_version: int = -1
     """Policy version under which the prompt's keys and values were computed."""
+    prompt_logits: Tensor = _NOTHING
+    """[V], after the last token of the prompt: what others with the same prompt draw their first token from."""
 
     @property
     def length(self) -> int:

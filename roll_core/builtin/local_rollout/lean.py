@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from roll_core.builtin.local_rollout.cache import DecodeStep, PromptBatch, SlotStore
-from roll_core.builtin.local_rollout.linear import Dense
+from roll_core.builtin.local_rollout.linear import Dense, round_rows
 
 _SUPPORTED = frozenset({"LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM"})
 
@@ -153,12 +153,17 @@ class LeanRunner:
         self._head = _dense(model.lm_head)
 
     def prefill(self, batch: PromptBatch, store: SlotStore) -> Tensor:
-        """See `Runner`. Prompts are laid end to end."""
+        """See `Runner`. Prompts are laid end to end; on a CPU, with one of padding that goes to no slot."""
         device = self._embed.weight.device
+        ends = torch.tensor([len(prompt) for prompt in batch.prompts], device=device).cumsum(0) - 1
+        count, rows = len(ends), sum(map(len, batch.prompts))
+        if device.type == "cpu":
+            ends = functional.pad(ends, (0, round_rows(count) - count))
+            if padding := round_rows(rows) - rows:
+                batch = PromptBatch((*batch.prompts, (0,) * padding), (*batch.slots, ()))
         tokens = torch.tensor([token for prompt in batch.prompts for token in prompt], device=device)
         positions = torch.cat([torch.arange(len(prompt), device=device) for prompt in batch.prompts])
-        ends = torch.tensor([len(prompt) for prompt in batch.prompts], device=device).cumsum(0) - 1
-        return self._head(self._norm(self._hidden(tokens, positions, _AttendPrompts(store, batch))[ends]))
+        return self._head(self._norm(self._hidden(tokens, positions, _AttendPrompts(store, batch))[ends]))[:count]
 
     def decode(self, step: DecodeStep, store: SlotStore) -> Tensor:
         """See `Runner`."""

@@ -7,6 +7,7 @@ the processor's cache, and no [rows, V] float32 array ever exists.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -86,13 +87,18 @@ def _draw_rows(logits: Tensor, sampling: Sequence[SamplingParams], uniforms: Seq
     greedy = [row for row, one in enumerate(sampling) if one.temperature == 0]
     if greedy:
         tokens[greedy] = logits[greedy].argmax(-1)
-    logprobs = scores.gather(1, tokens[:, None])[:, 0] - totals.log()
-    values = logprobs.tolist()
+    chosen = scores.gather(1, tokens[:, None])[:, 0].tolist()
+    values = [_less_log(score, total) for score, total in zip(chosen, totals.tolist(), strict=True)]
     if not all(value <= 0.5 for value in values):  # NaN compares false
         raise BackendError("the model's logits are not finite; its weights may hold NaN or infinity")
     drawn.tokens.extend(tokens.tolist())
     drawn.logprobs.extend(min(value, 0.0) for value in values)
     drawn.kept.extend(kept)
+
+
+def _less_log(score: float, total: float) -> float:
+    """A score minus log(total), row by row: a vectorised logarithm rounds differently at the end of a vector."""
+    return score - math.log(total) if total > 0 else math.nan  # NaN compares false too
 
 
 def _scaled_scores(logits: Tensor, sampling: Sequence[SamplingParams]) -> Tensor:

@@ -32,9 +32,7 @@ class Critic:
     ) -> None:
         model = load_causal_lm(folder, torch.float32, device)
         layers = backbone_of(model)
-        self.head = nn.Linear(model.config.get_text_config().hidden_size, 1, device=device)
-        nn.init.zeros_(self.head.weight)
-        nn.init.zeros_(self.head.bias)
+        self.head = value_head(model).to(device)
         head = {f"{VALUE_HEAD}.{name}": parameter for name, parameter in self.head.named_parameters()}
         self.weights = MasterWeights(dict(layers.named_parameters()), dtype, keep_float32=head)
         if gradient_checkpointing:
@@ -45,6 +43,14 @@ class Critic:
         """Values [m] of the scored tokens of a micro-batch, float32."""
         out: Tensor = self.head(self.backbone.hidden(layout).float())
         return out[:, 0]
+
+
+def value_head(model: Any) -> nn.Linear:
+    """A head of zeros, in float32 on the CPU, for the hidden states of `model`."""
+    head = nn.Linear(model.config.get_text_config().hidden_size, 1, dtype=torch.float32)
+    nn.init.zeros_(head.weight)
+    nn.init.zeros_(head.bias)
+    return head
 
 
 def enable_checkpointing(model: Any) -> None:

@@ -131,7 +131,7 @@ def _check_head(model: Any, head: Head) -> None:
         logits = head.softcap * torch.tanh(logits / head.softcap)
     if _distance(logits, model(input_ids=ids, use_cache=False).logits.float()) > _PROBE_TOLERANCE:
         raise BackendError(
-            f"{type(model).__name__} turns hidden states into logits in a way the local strategy does not know "
+            f"{type(model).__name__} turns hidden states into logits in a way that is not known here "
             "(beyond logit_scale, logits_scaling and final_logit_softcapping); use another train strategy"
         )
 

@@ -73,7 +73,7 @@ class MasterWeights:
             buffer.zero_()
         return buffer
 
-    def gradient_of(self, parameter: nn.Parameter) -> Callable[[], Tensor] | None:
+    def gradient_of(self, parameter: Tensor) -> Callable[[], Tensor] | None:
         """A function that gives the buffer of `parameter`, or None where it is not trained."""
         name = self._names.get(id(parameter))
         return None if name is None else lambda: self.gradient(name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
@@ -33,14 +34,27 @@ class Backbone:
         model: the model, as `loading.load_causal_lm` returns it.
         source: where it came from, for messages.
         layout: "auto" shares prompts where the model allows it.
-        masters: who collects the gradients; None for a frozen model.
+        masters: who collects the gradients; None leaves them to autograd, or for a frozen model.
+        device: where it computes, if its weights are elsewhere between forward passes.
+        dtype: what it computes in, if its weights are kept in another format.
 
     Raises:
         BackendError: `layout` is "shared_prompt" and the model's attention cannot be replaced.
     """
 
-    def __init__(self, model: Any, source: Path, layout: LayoutKind, masters: MasterWeights | None = None) -> None:
+    def __init__(
+        self,
+        model: Any,
+        source: Path,
+        layout: LayoutKind,
+        masters: MasterWeights | None = None,
+        *,
+        device: torch.device | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
         self.model = model
+        self.device: torch.device = device or model.device
+        self._dtype: torch.dtype = dtype or model.dtype
         self._layers = backbone_of(model)
         self._source = source
         self._packed = layout != "padded"
@@ -49,16 +63,7 @@ class Backbone:
                 raise BackendError(f"layout 'shared_prompt' cannot be used with '{source}': {reason}; use 'auto'")
             _log.info("prompts are not shared for '%s': %s", source, reason)
             self._packed = False
-        table = model.get_input_embeddings()
-        plain = type(table) is nn.Embedding and table.max_norm is None
-        self._embedding = table.weight if plain else None
-        self._embedding_gradient = masters.gradient_of(table.weight) if masters and plain else None
-
-    @property
-    def device(self) -> torch.device:
-        """Where the model lives."""
-        device: torch.device = self.model.device
-        return device
+        self._embedding = _collected_embedding(model, masters) if masters is not None else None
 
     def plan(self, batch: Batch, segments: IndexArray, micro_tokens: int) -> list[IndexArray]:
         """Split `segments` into micro-batches of at most about `micro_tokens` computed rows."""
@@ -68,7 +73,7 @@ class Backbone:
     def layout(self, batch: Batch, segments: IndexArray) -> Layout:
         """Lay a micro-batch out for this model."""
         if self._packed:
-            return packed_layout(batch, segments, self.device, self.model.dtype)
+            return packed_layout(batch, segments, self.device, self._dtype)
         return padded_layout(batch, segments, self.device)
 
     def hidden(self, layout: Layout) -> Tensor:
@@ -78,8 +83,9 @@ class Backbone:
             options["position_ids"] = layout.position_ids
         if layout.plan is not None:
             options[PLAN_KEY] = layout.plan
-        if torch.is_grad_enabled() and self._embedding is not None and self._embedding_gradient is not None:
-            options["inputs_embeds"] = embedding(self._embedding, layout.input_ids, self._embedding_gradient)
+        if torch.is_grad_enabled() and self._embedding is not None:
+            weight, gradient = self._embedding
+            options["inputs_embeds"] = embedding(weight, layout.input_ids, gradient)
         else:
             options["input_ids"] = layout.input_ids
         states: Tensor = self._layers(**options).last_hidden_state
@@ -120,6 +126,15 @@ class ScoringModel(Backbone):
         """Scores [m] of the scored tokens of a micro-batch; without `sampled`, of the full distribution only."""
         targets = targets_of(batch, layout, self.device, sampled=sampled)
         return token_logprobs(self.hidden(layout), self._head, targets, self._workspace, entropy=entropy)
+
+
+def _collected_embedding(model: Any, masters: MasterWeights) -> tuple[Tensor, Callable[[], Tensor]] | None:
+    """The input embedding and where its gradient is summed, if it is a plain table that is trained."""
+    table = model.get_input_embeddings()
+    if type(table) is not nn.Embedding or table.max_norm is not None:
+        return None
+    gradient = masters.gradient_of(table.weight)
+    return None if gradient is None else (table.weight, gradient)
 
 
 def spread(batch: Batch, layout: Layout, values: Tensor, out: FloatArray) -> None:

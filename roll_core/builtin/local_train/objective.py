@@ -35,6 +35,26 @@ class Meter:
         """Mean of everything that was counted at least once."""
         return {name: value / count for name, (value, count) in self.sums.items() if count}
 
+    def add_micro_batch(self, batch: Batch, layout: Layout, loss: Tensor) -> None:
+        """Add what is known of every micro-batch: its loss, the tokens that count, and what was computed for them."""
+        self.add("train/loss", float(loss.detach()), 0.0)
+        self.add("train/tokens", float(batch.loss_mask[layout.source].sum()), 0.0)
+        self.add("train/rows", layout.rows, 0.0)
+        self.add("train/micro_batches", 1.0, 0.0)
+
+    def summary(self, steps: int) -> dict[str, float]:
+        """Means of what was counted; of the rest totals (tokens, rows, skipped steps), but losses are means a step.
+
+        Args:
+            steps: optimiser steps that were made.
+        """
+        out = self.means()
+        for name, (value, count) in self.sums.items():
+            if count == 0:
+                is_loss = name.startswith("loss/") or name == "train/loss"
+                out[name] = value / steps if is_loss else value
+        return out
+
 
 def needs_of(terms: Iterable[Term]) -> frozenset[str]:
     """Model outputs that some term needs.
@@ -47,8 +67,7 @@ def needs_of(terms: Iterable[Term]) -> frozenset[str]:
         unknown = term.needs - OUTPUTS
         if unknown:
             raise BackendError(
-                f"term '{term.name}' needs {', '.join(sorted(unknown))}; the local strategy gives "
-                f"{', '.join(sorted(OUTPUTS))}"
+                f"term '{term.name}' needs {', '.join(sorted(unknown))}; models give {', '.join(sorted(OUTPUTS))}"
             )
         needs |= term.needs
     return needs

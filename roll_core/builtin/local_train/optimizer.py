@@ -3,14 +3,34 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import torch
+from torch import Tensor, nn
 
-from roll_core.builtin.local_train.masters import MasterWeights
+from roll_core.builtin.local_train.objective import Meter
 from roll_core.contracts import OptimSettings
+
+_MOMENTS = ("exp_avg", "exp_avg_sq")
+
+
+class Weights(Protocol):
+    """What an optimiser works on: `masters.MasterWeights`, or shards of weights."""
+
+    @property
+    def masters(self) -> Mapping[str, nn.Parameter]:
+        """What is trained, by name, in float32; `grad` is set when `finish` returns."""
+        ...
+
+    def finish(self) -> list[Tensor]:
+        """The gradients of the step, in the order of `masters`."""
+        ...
+
+    def publish(self) -> None:
+        """Bring changed masters to where they are computed with."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +40,14 @@ class StepReport:
     grad_norm: float
     lr: float
     skipped: bool
+
+    def add_to(self, meter: Meter, role: str) -> None:
+        """Add its metrics, under `train/` for the policy and the role's name for others."""
+        prefix = "train" if role == "policy" else role
+        meter.add(f"{prefix}/lr", self.lr)
+        meter.add(f"{prefix}/skipped_steps", float(self.skipped), 0.0)
+        if not self.skipped:
+            meter.add(f"{prefix}/grad_norm", self.grad_norm)
 
 
 def learning_rate(settings: OptimSettings, step: int, total_steps: int) -> float:
@@ -46,10 +74,18 @@ class Optimizer:
         weights: what is trained.
         settings: rates, clipping, schedule.
         total_steps: optimiser steps of the whole run.
+        norm: norm of gradients [] in float32, where the masters are not all there is.
     """
 
-    def __init__(self, weights: MasterWeights, settings: OptimSettings, total_steps: int) -> None:
-        self._weights = weights
+    def __init__(
+        self,
+        weights: Weights,
+        settings: OptimSettings,
+        total_steps: int,
+        norm: Callable[[Sequence[Tensor]], Tensor] = torch.nn.utils.get_total_norm,
+    ) -> None:
+        self.weights = weights
+        self._norm = norm
         self._settings = settings
         self._total_steps = total_steps
         self._step = 0
@@ -73,19 +109,53 @@ class Optimizer:
         """
         lr = learning_rate(self._settings, self._step, self._total_steps)
         self._step += 1
-        grads = self._weights.finish()
-        norm = torch.nn.utils.get_total_norm(grads)
+        norm = self._norm(self.weights.finish())
         value = float(norm)
         if not math.isfinite(value):
             return StepReport(value, lr, skipped=True)
         limit = self._settings.clip_norm
         if 0 < limit < value:
-            torch.nn.utils.clip_grads_with_norm_(self._weights.masters.values(), limit, norm)
+            torch.nn.utils.clip_grads_with_norm_(self.weights.masters.values(), limit, norm)
         for group in self._adamw.param_groups:
             group["lr"] = lr
         self._adamw.step()
-        self._weights.publish()
+        self.weights.publish()
         return StepReport(value, lr, skipped=False)
+
+    @property
+    def steps(self) -> tuple[int, int]:
+        """Steps of the schedule; and those of them that were not skipped."""
+        state = next(iter(self._adamw.state.values()), None)
+        return self._step, 0 if state is None else int(state["step"])
+
+    def moments(self) -> dict[str, dict[str, Tensor]]:
+        """AdamW's moments, by kind and name of the master: the tensors in use, so what is written there is taken over.
+
+        Those of the first step are zeros.
+        """
+        masters = self.weights.masters
+        if any(master not in self._adamw.state for master in masters.values()):
+            self._make_moments()
+        return {kind: {name: self._adamw.state[m][kind] for name, m in masters.items()} for kind in _MOMENTS}
+
+    def go_on_from(self, scheduled: int, taken: int) -> None:
+        """Go on as after so many `steps`, with the moments that were written to `moments()`."""
+        self._step = scheduled
+        for state in self._adamw.state.values():
+            state["step"].fill_(float(taken))
+
+    def _make_moments(self) -> None:
+        """Let AdamW make its state now, by a step that changes nothing."""
+        masters = self.weights.masters.values()
+        gradients = [master.grad for master in masters]
+        for master in masters:
+            master.grad = torch.zeros_like(master)
+        for group in self._adamw.param_groups:
+            group["lr"] = 0.0
+        self._adamw.step()
+        for master, gradient in zip(masters, gradients, strict=True):
+            master.grad = gradient
+            self._adamw.state[master]["step"].zero_()
 
     def state_dict(self) -> dict[str, Any]:
         """Moments and the number of steps taken."""

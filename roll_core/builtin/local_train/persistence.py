@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
+from torch import Tensor
 
 from roll_core.builtin.local_train.loading import no_progress_bars
 from roll_core.builtin.local_train.masters import MasterWeights
@@ -62,14 +63,7 @@ def load_state(folder: Path, trained: Trained, facts: Mapping[str, Any], randomn
         weights = {role: load_file(folder / f"{role}.safetensors") for role in trained}
     except (OSError, RuntimeError, SafetensorError, EOFError, UnpicklingError) as error:
         raise CheckpointError(f"cannot read the training state in '{folder}': {error}") from error
-    if state.get("format") != _FORMAT:
-        raise CheckpointError(f"'{folder}' has format {state.get('format')}, this version reads {_FORMAT}")
-    for name, value in facts.items():
-        if state["facts"].get(name) != value:
-            raise CheckpointError(
-                f"the state in '{folder}' was trained with {name} {state['facts'].get(name)!r}, this run has "
-                f"{value!r}; set the options of train.strategy and model as they were"
-            )
+    check_record(folder, state, _FORMAT, facts)
     try:
         for role, (masters, optimizer) in trained.items():
             masters.load(weights[role])
@@ -79,23 +73,37 @@ def load_state(folder: Path, trained: Trained, facts: Mapping[str, Any], randomn
     randomness.load_state_dict(state["random"])
 
 
-def export_model(folder: Path, model: Any, source: Path, weights: MasterWeights) -> None:
+def check_record(folder: Path, record: Mapping[str, Any], version: int, facts: Mapping[str, Any]) -> None:
+    """Compare what a saved state says of itself ("format", "facts") with this run.
+
+    Raises:
+        CheckpointError: it was written in another format, or by a run with other settings.
+    """
+    if record.get("format") != version:
+        raise CheckpointError(f"'{folder}' has format {record.get('format')}, this version reads {version}")
+    for name, value in facts.items():
+        if record["facts"].get(name) != value:
+            raise CheckpointError(
+                f"the state in '{folder}' was trained with {name} {record['facts'].get(name)!r}, this run has "
+                f"{value!r}; set the options of train.strategy and model as they were"
+            )
+
+
+def export_model(folder: Path, model: Any, source: Path, masters: Mapping[str, Tensor]) -> None:
     """Write a Hugging Face folder that loads as the trained model, in the format its source had.
 
     Args:
         folder: written to; made where missing.
         model: the causal language model, or the peft model around it.
         source: folder the model came from; its tokenizer and other small files are copied.
-        weights: masters, exported in place of the rounded weights.
+        masters: weights by their names in `model`, exported in place of its own.
 
     Raises:
         CheckpointError: the folder cannot be written.
     """
-    from transformers import AutoConfig
-
     inner = model.get_base_model() if hasattr(model, "get_base_model") else model
-    dtype = getattr(AutoConfig.from_pretrained(source), "dtype", None) or torch.float32
-    tensors = {name: t.contiguous() for name, t in ModelWeights(model, dtype, weights.masters.get).tensors()}
+    dtype = export_dtype(source)
+    tensors = {name: t.contiguous() for name, t in ModelWeights(model, dtype, masters.get).tensors()}
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with no_progress_bars():
@@ -107,6 +115,14 @@ def export_model(folder: Path, model: Any, source: Path, weights: MasterWeights)
                 shutil.copyfile(path, folder / path.name)
     except (OSError, RuntimeError, SafetensorError) as error:
         raise CheckpointError(f"cannot export the model to '{folder}': {error}") from error
+
+
+def export_dtype(source: Path) -> torch.dtype:
+    """The format that the model in `source` was published in, in which it is exported too."""
+    from transformers import AutoConfig
+
+    found: torch.dtype | None = getattr(AutoConfig.from_pretrained(source), "dtype", None)
+    return found or torch.float32
 
 
 def _write_dtype(path: Path, dtype: torch.dtype) -> None:

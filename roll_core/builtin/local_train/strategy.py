@@ -13,6 +13,7 @@ from pydantic import Field
 
 from roll_core.builtin.device import Precision, resolve_device, resolve_dtype
 from roll_core.builtin.local_train.allocator import keep_freed_memory
+from roll_core.builtin.local_train.columns import OWN, REFERENCE, check_columns, frozen_folders
 from roll_core.builtin.local_train.critic import Critic, enable_checkpointing
 from roll_core.builtin.local_train.layout import Layout
 from roll_core.builtin.local_train.loading import add_lora, load_causal_lm
@@ -27,8 +28,6 @@ from roll_core.builtin.local_train.weights import ModelWeights
 from roll_core.contracts import MiniBatch, TrainSetup, WeightSource
 from roll_core.errors import BackendError
 from roll_core.types import Batch, FloatArray, IndexArray
-
-_TEACHER = "logprobs@"
 
 
 class LocalTrainStrategy:
@@ -92,8 +91,9 @@ class LocalTrainStrategy:
         Raises:
             BackendError: a column this strategy cannot compute, or a model it needs was not set up.
         """
+        check_columns(self._setup, columns)
         out: dict[str, FloatArray] = {}
-        own = columns & {"old_logprobs", "entropy"}
+        own = columns & OWN
         if own:
             out.update(self._score(self._policy, batch, own))
         for name in sorted(columns - own):
@@ -123,7 +123,7 @@ class LocalTrainStrategy:
                     self._update_one(batch, mini, meter)
         finally:
             self._train_mode(False)
-        return _metrics(meter, len(mini_batches))
+        return meter.summary(len(mini_batches))
 
     def weight_source(self) -> WeightSource:
         """The policy's weights as they are now, in the format it computes with."""
@@ -140,7 +140,7 @@ class LocalTrainStrategy:
     def export(self, folder: Path) -> None:
         """Write a Hugging Face model folder: adapters merged, tokenizer included."""
         model = self._peft if self._peft is not None else self._policy.model
-        export_model(folder, model, self._setup.model, self._weights)
+        export_model(folder, model, self._setup.model, self._weights.masters)
 
     def close(self) -> None:
         """Free the logits buffer."""
@@ -165,20 +165,12 @@ class LocalTrainStrategy:
 
     def _load_frozen(self) -> dict[str, ScoringModel]:
         """Reference and teachers, by the column they compute."""
-        folders = {f"{_TEACHER}{name}": path for name, path in self._setup.teachers.items()}
-        reference = self._setup.reference
-        if reference is not None and not self._reference_is_base():
-            folders["ref_logprobs"] = reference
         frozen: dict[str, ScoringModel] = {}
-        for column, folder in folders.items():
+        for column, folder in frozen_folders(self._setup).items():
             model = load_causal_lm(folder, self._dtype, self._device)
             model.requires_grad_(False)
             frozen[column] = ScoringModel(model, folder, self._layout, self._workspace)
         return frozen
-
-    def _reference_is_base(self) -> bool:
-        """Whether the reference is the policy without its adapters."""
-        return self._peft is not None and self._setup.reference == self._setup.model
 
     def _trained(self) -> dict[str, tuple[MasterWeights, Optimizer]]:
         trained = {"policy": (self._weights, self._optimizer)}
@@ -193,14 +185,9 @@ class LocalTrainStrategy:
 
     def _scorer(self, column: str) -> tuple[ScoringModel, AbstractContextManager[Any]]:
         """The frozen model that computes `column`, and the context to run it in."""
-        if column == "ref_logprobs" and self._peft is not None and self._reference_is_base():
+        if column == REFERENCE and self._peft is not None and column not in self._frozen:
             return self._policy, self._peft.disable_adapter()
-        if column in self._frozen:
-            return self._frozen[column], nullcontext()
-        known = ["old_logprobs", "entropy", "ref_logprobs", "values", f"{_TEACHER}<teacher>"]
-        if column == "ref_logprobs" or column.startswith(_TEACHER):
-            raise BackendError(f"column '{column}' was asked for, but no model for it was set up")
-        raise BackendError(f"the local strategy cannot compute column '{column}'; it knows {', '.join(known)}")
+        return self._frozen[column], nullcontext()
 
     def _micro_batches(self, model: Any, batch: Batch, segments: IndexArray) -> Iterator[Layout]:
         for members in model.plan(batch, segments, self._micro_tokens):
@@ -256,28 +243,10 @@ class LocalTrainStrategy:
             loss = evaluate(mini.terms, inputs, layout, meter)
             if loss.requires_grad:
                 loss.backward()  # type: ignore[no-untyped-call]  # torch's stub
-            meter.add("train/loss", float(loss.detach()), 0.0)
-            meter.add("train/tokens", float(batch.loss_mask[layout.source].sum()), 0.0)
-            meter.add("train/rows", layout.rows, 0.0)
-            meter.add("train/micro_batches", 1.0, 0.0)
+            meter.add_micro_batch(batch, layout, loss)
         for role, (_, optimizer) in optimizers.items():
-            report = optimizer.step()
-            prefix = "train" if role == "policy" else role
-            meter.add(f"{prefix}/lr", report.lr)
-            meter.add(f"{prefix}/skipped_steps", float(report.skipped), 0.0)
-            if not report.skipped:
-                meter.add(f"{prefix}/grad_norm", report.grad_norm)
+            optimizer.step().add_to(meter, role)
 
     def _optimizers(self, policy: bool, critic: bool) -> dict[str, tuple[MasterWeights, Optimizer]]:
         wanted = {"policy": policy, "critic": critic}
         return {role: pair for role, pair in self._trained().items() if wanted[role]}
-
-
-def _metrics(meter: Meter, steps: int) -> dict[str, float]:
-    """Means of what was counted; totals for tokens, rows, micro-batches and skipped steps, means a step for losses."""
-    out = meter.means()
-    for name, (value, count) in meter.sums.items():
-        if count == 0:
-            is_loss = name.startswith("loss/") or name == "train/loss"
-            out[name] = value / steps if is_loss else value
-    return out

@@ -48,6 +48,14 @@ class Worker:
     def total(self, array):
         return float(array.sum()), bool(array.flags.writeable)
 
+    def cuda_sum(self, count):
+        import torch
+
+        return torch.cuda.device_count(), float(torch.ones(count, device="cuda").sum())
+
+    def size_of(self, array, name):
+        return array.nbytes
+
     def total_of(self, values):
         return float(sum(each["x"].sum() for each in values))
 

@@ -88,8 +88,21 @@ def test_large_arrays_travel_out_of_band_and_arrive_read_only(pair, executor):
     assert stages["pair.total"].sent_s > 0
     assert 2 * array.nbytes <= stages["pair.big"].received_bytes < 2 * array.nbytes + 5e3
     metrics = executor.transfers.take_metrics()
-    assert metrics["transfer/pair.big/received_mb"] == pytest.approx(8.0, rel=0.01)
+    assert metrics["transfer/pair.big_bytes"] == pytest.approx(8e6, rel=0.01) and metrics["transfer/pair.big_s"] > 0
+    assert set(metrics) == {f"transfer/pair.{name}_{unit}" for name in ("total", "big") for unit in ("bytes", "s")}
     assert executor.transfers.by_stage() == {}
+
+
+def test_each_rank_gets_its_own_share_and_what_several_get_is_packed_once(pair, executor):
+    one, two = (np.zeros(100_000), "one"), (np.ones(200_000), "two")
+    executor.transfers.take_metrics()
+    assert pair.scatter("size_of", [one, two], **ASK) == [800_000, 1_600_000]
+    moved = executor.transfers.take_metrics()["transfer/pair.size_of_bytes"]
+    assert 2_400_000 <= moved < 2_405_000
+    assert pair.scatter("size_of", [one, one], **ASK) == [800_000] * 2
+    moved = executor.transfers.take_metrics()["transfer/pair.size_of_bytes"]
+    once = 1 if executor.name == "ray" else 2
+    assert 800_000 * once <= moved < 800_000 * once + 5_000
 
 
 def test_a_submitted_array_may_be_changed_at_once(pair):
@@ -104,6 +117,8 @@ def test_a_reference_is_packed_once_and_named_anywhere(pair, executor):
     assert reference.nbytes > 800_000
     assert pair.call("total_of", [reference, reference], **ASK) == [200_000.0] * 2
     assert pair.scatter("total_of", [([reference],), ([],)], **ASK) == [100_000.0, 0.0]
+    put = executor.transfers.take_metrics()["transfer/put_bytes"]
+    assert put == (reference.nbytes if executor.name == "ray" else 0)  # locally it travels with each call
     reference.release()
     with pytest.raises(ValueError, match="was released"):
         pair.call("total_of", [reference], **ASK)

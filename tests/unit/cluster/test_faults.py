@@ -14,6 +14,7 @@ import pytest
 
 from roll_core.cluster import LocalExecutor, PlacementError, RayExecutor, WorkerLost, WorkerSpec
 from roll_core.cluster.processes import is_running
+from roll_core.cluster.proof import Proof, check_builds, check_proof, prove
 from roll_core.errors import PluginError
 from roll_core.plugin.host import Host
 
@@ -115,6 +116,22 @@ class Extra:
     """A plugin that only the driver can have."""
 
     roll_plugin_name = "extra"
+
+
+def test_builds_are_compared_within_a_role_and_versions_with_the_driver(monkeypatch):
+    cuda, cpu = ({"torch": "2.13.0+cu130", "nvidia-nccl-cu13": "2.28"}, {"torch": "2.13.0+cpu"})
+    check_builds({"a[0]": Proof({}, builds=cuda), "a[1]": Proof({}, builds=dict(cuda))})
+    with pytest.raises(PluginError, match=r"builds of torch \(a\[0\]: 2.13.0\+cu130, a\[1\]: 2.13.0\+cpu\)"):
+        check_builds({"a[0]": Proof({}, builds=cuda), "a[1]": Proof({}, builds=cpu)})
+    other = {**cuda, "nvidia-nccl-cu13": "2.27"}
+    with pytest.raises(PluginError, match="builds of nvidia-nccl-cu13"):
+        check_builds({"a[0]": Proof({}, builds=cuda), "a[1]": Proof({}, builds=other)})
+    own = prove(None)
+    assert own.builds["torch"].partition("+")[0] == own.versions["torch"]
+    check_proof(Proof({**own.versions, "vllm": "0.32.0"} if "vllm" not in own.versions else own.versions), None, "a[0]")
+    monkeypatch.setattr("roll_core.cluster.proof._versions", lambda: {**own.versions, "vllm": "0.32.0"})
+    with pytest.raises(PluginError, match=r"a\[0\]: versions differ: vllm is 0.32.0 here and 0.31.0 there"):
+        check_proof(Proof({**own.versions, "vllm": "0.31.0"}), None, "a[0]")
 
 
 def test_logs_and_stacks_are_kept_in_the_runs_folder(tmp_path):

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 import struct
 
 import pytest
@@ -13,7 +14,8 @@ from roll_core.cluster.declared import declared_defaults
 from roll_core.cluster.devices import DevicePool, visible_devices
 from roll_core.cluster.memory import RESERVE, RolloutLoad, TrainLoad, kv_per_rollout, train_memory
 from roll_core.cluster.model_shape import read_shape, shape_of
-from roll_core.cluster.placement import Demand, solve
+from roll_core.cluster.placed import Demand
+from roll_core.cluster.placement import solve
 from roll_core.cluster.placement_report import placement_dict, render_placement
 from roll_core.config.cluster import ClusterConfig
 from roll_core.errors import ConfigError
@@ -51,19 +53,21 @@ def test_budgets_are_machines():
     mixed = parse_budget("2x24GB + 8x80GiB")
     assert names_of(mixed) == "0:0-1, 1:0-7" and mixed[-1].memory == 80 * 2**30
     assert names_of(parse_budget("10x80gb", 4)) == "0:0-3, 1:0-3, 2:0-1"
+    assert names_of(parse_budget("24x80GB+1x80GB")) == "0-2:0-7, 3:0" and parse_budget("none") == ()
     for wrong in ("16", "x80GB", "0x80GB", "2x80GB+", "2x80TB"):
         with pytest.raises(ConfigError, match="write COUNTxMEMORY"):
             parse_budget(wrong)
 
 
-@given(st.sets(st.tuples(st.integers(0, 2), st.integers(0, 9)), min_size=1))
+@given(st.sets(st.tuples(st.integers(0, 4), st.integers(0, 9)), min_size=1))
 def test_names_name_every_device_once(places):
     text = names_of(Device(node, index, 1) for node, index in places)
     found = set()
     for part in text.split(", "):
-        node, _, indices = part.partition(":")
-        first, _, last = indices.partition("-")
-        found |= {(int(node), index) for index in range(int(first), int(last or first) + 1)}
+        nodes, indices = ([int(end) for end in each.split("-")] for each in part.split(":"))
+        found |= {
+            (node, index) for node in range(nodes[0], nodes[-1] + 1) for index in range(indices[0], indices[-1] + 1)
+        }
     assert found == places
 
 
@@ -129,11 +133,12 @@ def test_colocated_placements_use_every_device_for_both():
     assert found.layout == "colocate" and len(found.train) == 16 and found.data_parallel == 16
     assert len(found.rollout) == 16 and found.concurrent >= 8
     assert all(usage.peak <= 0.9 * 80e9 for usage in found.usage)
-    assert found.usage[0].train == RESERVE + found.train_memory.total
-    assert found.parked_bytes == found.train_memory.parked > 0
+    assert found.usage[0].train == 2 * RESERVE + found.train_memory.total
+    assert found.engine_parked == 2 * SEVEN.parameters
+    assert found.usage[0].rollout > 2 * SEVEN.parameters + found.train_memory.resident > 0
     both = placed("16x80GB", offload=False)
     assert both.usage[0].train > found.usage[0].train and both.concurrent < found.concurrent
-    assert both.parked_bytes == 0
+    assert both.engine_parked == 0
 
 
 def test_apart_shares_nothing():
@@ -141,8 +146,16 @@ def test_apart_shares_nothing():
     train, rollout = ({device for process in role for device in process} for role in (found.train, found.rollout))
     assert not train & rollout and len(train) == 4 and len(rollout) == 4
     assert len(placed("8x80GB", layout="apart", train={"gpus": 6}).rollout) == 2
-    with pytest.raises(PlacementError, match="at least two devices"):
+    with pytest.raises(PlacementError, match="at least one more for generation; there are 1"):
         placed("1x80GB", layout="apart")
+
+
+def test_few_devices_are_left_idle():
+    """Engines of two on 2 + 8 devices: five of the large ones would leave one over."""
+    found = placed("2x24GB + 8x80GB", demand(longest=8192), rollout={"tensor_parallel": 2})
+    assert (found.layout, len(found.train), len(found.rollout), len(found.rollout[0])) == ("apart", 4, 3, 2)
+    found = placed("31x80GB", layout="apart", rollout={"tensor_parallel": 4})
+    assert abs(len(found.train) - 15.5) <= 4 and len(found.usage) >= 28
 
 
 def test_the_trainer_gets_the_larger_devices():
@@ -172,7 +185,12 @@ def test_what_does_not_fit_is_explained():
         "apart, 1",
     ):
         assert part in text, text
-    assert "Training alone would fit" in text and "gradient checkpointing" in text and "cpu_offload" in text
+    assert "gradient checkpointing" in text and "cpu_offload" in text and "tensor parallelism" in text
+    smallest = int(re.search(r"smallest budget of such devices that fits is (\d+)x80GB", text).group(1))
+    assert smallest > 2
+    placed(f"{smallest}x80GB", demand(checkpointed=False))
+    with pytest.raises(PlacementError):
+        placed(f"{smallest - 1}x80GB", demand(checkpointed=False))
     with pytest.raises(PlacementError, match="28 attention heads cannot be divided by"):
         placed("8x80GB", train={"tensor_parallel": 8})
     with pytest.raises(PlacementError, match="would share layers across machines"):

@@ -62,9 +62,62 @@ def test_placement_memory_and_batch_are_printed(config):
     )
 
 
+def test_the_batch_arithmetic_is_the_one_on_paper(config):
+    """64 prompts x 8, in 4 mini-batches twice: 128 rollouts an update; 8192 tokens hold two rollouts of 3072."""
+    sizes = (
+        "batch.prompts=64",
+        "batch.mini_batches=4",
+        "batch.epochs=2",
+        "train.strategy.micro_tokens=8192",
+        "steps=10",
+    )
+    batch = json.loads(run(config, "--gpus", "8x80GB", "--json", *sizes).output)["batch"]
+    expected = {
+        "rollouts": 512,
+        "prompts_per_update": 16,
+        "rollouts_per_update": 128,
+        "updates_per_step": 8,
+        "total_updates": 80,
+        "max_rollout_tokens": 3072,
+        "max_step_tokens": 512 * 3072,
+        "max_response_tokens": 512 * 2048,
+        "max_micro_batches": 64,
+    }
+    assert {name: batch[name] for name in expected} == expected
+
+
+ROLLFILE = """
+from roll_core.plugin.component import Component
+from roll_core.plugin.hookspecs import hookimpl
+
+
+def make(*, setup, executor=None, world_size: int | None = None, tensor_parallel: int = 1, micro_tokens: int = 4096):
+    raise NotImplementedError
+
+
+@hookimpl
+def roll_register_train_strategies():
+    return [Component("many", make, summary="a strategy with ranks")]
+"""
+
+
+def test_wishes_come_from_the_components_too(config, tmp_path):
+    (tmp_path / "rollfile.py").write_text(ROLLFILE)
+    rollfile = f"plugins.rollfile={tmp_path / 'rollfile.py'}"
+    found = json.loads(run(config, "--gpus", "8x80GB", "--json", "cluster.train.tensor_parallel=2").output)
+    assert (found["placement"]["tensor_parallel"], found["placement"]["data_parallel"]) == (2, 4)
+    config.write_text(config.read_text().replace("{gradient_checkpointing: true}", "{use: many, tensor_parallel: 4}"))
+    found = json.loads(run(config, "--gpus", "8x80GB", "--json", rollfile, "train.strategy.world_size=4").output)
+    assert (found["placement"]["tensor_parallel"], found["placement"]["data_parallel"]) == (4, 1)
+    done = run(config, "--gpus", "8x80GB", rollfile, "cluster.train.tensor_parallel=2")
+    assert "train.strategy.tensor_parallel is 4 and cluster.train.tensor_parallel is 2; write one" in str(
+        done.exception
+    )
+
+
 def test_what_cannot_be_planned_is_said(config):
     for args, message in (
-        ((), "no budget to plan for"),
+        ((), "no devices to plan for"),
         (("--gpus", "8x1GB"), "no placement fits"),
         (
             ("--gpus", "8x80GB", "train.strategy.micro_tokens=500"),

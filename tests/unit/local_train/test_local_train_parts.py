@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,12 +13,15 @@ from transformers.models.gemma2.modeling_gemma2 import Gemma2RMSNorm
 from transformers.models.llama.modeling_llama import LlamaRMSNorm
 
 from roll_core.builtin.device import resolve_device, resolve_dtype
+from roll_core.builtin.local_train.columns import check_columns, frozen_folders
 from roll_core.builtin.local_train.kernels import install_rms_norm, rms_norm
 from roll_core.builtin.local_train.layout import packed_layout
 from roll_core.builtin.local_train.masters import MasterWeights
+from roll_core.builtin.local_train.objective import Meter
 from roll_core.builtin.local_train.optimizer import Optimizer, learning_rate
 from roll_core.builtin.local_train.packing import plan_packed, plan_padded
-from roll_core.contracts import OptimSettings
+from roll_core.contracts import LoraSettings, OptimSettings, TrainSetup
+from roll_core.errors import BackendError
 
 groups = st.lists(
     st.tuples(st.integers(1, 20), st.lists(st.integers(1, 30), min_size=1, max_size=5).map(tuple)),
@@ -86,6 +91,63 @@ def test_a_step_is_adamw_with_clipping() -> None:
         adamw.step()
     assert report.grad_norm == pytest.approx(gradient.norm().item(), rel=1e-5)
     torch.testing.assert_close(parameter, reference, rtol=1e-4, atol=1e-5)
+
+
+def stepped(optimizer: Optimizer, parameter: torch.nn.Parameter, steps: int) -> None:
+    for _ in range(steps):
+        optimizer.weights.begin()
+        (parameter.square().sum() * 3).backward()
+        optimizer.step()
+
+
+def test_an_optimizer_goes_on_from_moments_and_steps() -> None:
+    """As a strategy that keeps them in a format of its own does it; with a norm of its own too."""
+    options = OptimSettings(lr=0.1, schedule="linear", warmup_steps=2, weight_decay=0.1)
+    norms: list[float] = []
+
+    def norm(gradients):
+        norms.append(float(gradients[0].norm()))
+        return 2 * gradients[0].norm()
+
+    parameters = [torch.nn.Parameter(torch.arange(6.0).view(2, 3)) for _ in range(2)]
+    first, second = (Optimizer(MasterWeights({"w": p}, torch.float32), options, 10, norm) for p in parameters)
+    start = parameters[0].detach().clone()
+    assert all(not tensor["w"].any() for tensor in first.moments().values())
+    assert (first.steps, torch.equal(parameters[0], start)) == ((0, 0), True)
+    stepped(first, parameters[0], 3)
+    with torch.no_grad():
+        parameters[1].copy_(parameters[0])
+        for kind, tensors in second.moments().items():
+            tensors["w"].copy_(first.moments()[kind]["w"])
+    second.go_on_from(*first.steps)
+    stepped(first, parameters[0], 2)
+    stepped(second, parameters[1], 2)
+    assert torch.equal(*parameters)
+    assert first.steps == second.steps == (5, 5)
+    assert len(norms) == 7
+
+
+def test_a_meter_sums_up() -> None:
+    meter = Meter()
+    for value in (1.0, 3.0):
+        meter.add("policy/kl", value, 2.0)
+        for name in ("loss/policy", "train/loss", "train/tokens"):
+            meter.add(name, value, 0.0)
+    totals = {"policy/kl": 1.0, "loss/policy": 2.0, "train/loss": 2.0, "train/tokens": 4.0}
+    assert meter.summary(2) == totals
+
+
+def test_columns_that_no_model_gives() -> None:
+    folder = Path("model")
+    setup = TrainSetup(folder, OptimSettings(), 1, reference=folder, teachers={"big": folder})
+    check_columns(setup, frozenset({"old_logprobs", "entropy", "ref_logprobs", "logprobs@big"}))
+    assert frozen_folders(setup) == {"ref_logprobs": folder, "logprobs@big": folder}
+    assert frozen_folders(replace(setup, lora=LoraSettings())) == {"logprobs@big": folder}
+    for column in ("values", "logprobs@small"):
+        with pytest.raises(BackendError, match=f"'{column}' was asked for, but no model"):
+            check_columns(setup, frozenset({column}))
+    with pytest.raises(BackendError, match="'speed' cannot be computed; there are entropy, logprobs@big, old_logprobs"):
+        check_columns(setup, frozenset({"speed"}))
 
 
 def test_gradients_are_summed_in_float32_and_freed() -> None:

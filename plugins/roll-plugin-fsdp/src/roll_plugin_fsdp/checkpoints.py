@@ -13,12 +13,13 @@ from torch.distributed.checkpoint.filesystem import FileSystemWriter
 from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.checkpoint.state_dict_saver import async_save
 
+from roll_core.builtin.local_train.persistence import check_record
 from roll_core.errors import CheckpointError
 from roll_plugin_fsdp.optimizer import ShardedOptimizer
 from roll_plugin_fsdp.processes import Ranks
 
 _FORMAT = 1
-_FACTS = "fsdp.json"
+_RECORD = "fsdp.json"
 
 Trained = Mapping[str, ShardedOptimizer]
 """What is trained, by role ("policy", "critic")."""
@@ -37,12 +38,17 @@ class PendingSave:
 
     def __init__(self, folder: Path, trained: Trained, facts: Mapping[str, Any], seed: int, ranks: Ranks) -> None:
         self._folder = folder
-        counters = {role: optimizer.counters() for role, optimizer in trained.items()}
-        record = {"format": _FORMAT, "facts": dict(facts), "seed": seed, "counters": counters}
+        steps = {role: optimizer.steps for role, optimizer in trained.items()}
+        record = {"format": _FORMAT, "facts": dict(facts), "seed": seed, "steps": steps}
         self._record = json.dumps(record, indent=2) if ranks.rank == 0 else None
         state = {role: optimizer.state() for role, optimizer in trained.items()}
         writer = FileSystemWriter(folder, overwrite=True)
         self._future: Future[Any] = _future(async_save(state, storage_writer=writer, process_group=ranks.saving))
+
+    @property
+    def is_written(self) -> bool:
+        """Whether `wait` would return at once."""
+        return self._future.done()
 
     def wait(self) -> None:
         """Return when everything is written.
@@ -52,13 +58,10 @@ class PendingSave:
         """
         try:
             self._future.result()
+            if self._record is not None:
+                (self._folder / _RECORD).write_text(self._record, encoding="utf-8")
         except (CheckpointException, OSError, RuntimeError) as error:
             raise CheckpointError(f"cannot write the training state to '{self._folder}': {_first(error)}") from error
-        if self._record is not None:
-            try:
-                (self._folder / _FACTS).write_text(self._record, encoding="utf-8")
-            except OSError as error:
-                raise CheckpointError(f"cannot write the training state to '{self._folder}': {error}") from error
 
 
 def read_record(folder: Path, facts: Mapping[str, Any]) -> dict[str, Any]:
@@ -68,17 +71,10 @@ def read_record(folder: Path, facts: Mapping[str, Any]) -> dict[str, Any]:
         CheckpointError: it is missing, or of a run with other settings.
     """
     try:
-        record: dict[str, Any] = json.loads((folder / _FACTS).read_text(encoding="utf-8"))
+        record: dict[str, Any] = json.loads((folder / _RECORD).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise CheckpointError(f"cannot read the training state in '{folder}': {error}") from error
-    if record.get("format") != _FORMAT:
-        raise CheckpointError(f"'{folder}' has format {record.get('format')}, this version reads {_FORMAT}")
-    for name, value in facts.items():
-        if record["facts"].get(name) != value:
-            raise CheckpointError(
-                f"the state in '{folder}' was trained with {name} {record['facts'].get(name)!r}, this run has "
-                f"{value!r}; set the options of train.strategy and model as they were"
-            )
+    check_record(folder, record, _FORMAT, facts)
     return record
 
 
@@ -99,7 +95,7 @@ def load_sharded(folder: Path, record: Mapping[str, Any], trained: Trained, rank
             f"checkpoint: {_first(error)}"
         ) from error
     for role, optimizer in trained.items():
-        optimizer.set_counters(record["counters"][role])
+        optimizer.go_on_from(*record["steps"][role])
     return int(record["seed"])
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from roll_core.testing.cases import Cases, StrategyCases
 
-_TWO_RANKS: dict[str, Any] = {"world_size": 2, "device": "cpu", "start_timeout_s": 120.0, "step_timeout_s": 60.0}
+_TWO_RANKS: dict[str, Any] = {"world_size": 2, "device": "cpu", "start_timeout_s": 240.0, "step_timeout_s": 240.0}
 
 CONFORMANCE: dict[str, Cases] = {
     "train_strategies/fsdp": StrategyCases(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,19 +23,19 @@ class Work:
     terms: tuple[Term, ...]
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class Report:
-    """What an update did on one rank: `sums` of its own tokens, `common` facts that are the same on every rank."""
+    """What an update did on one rank: sums over its `own` tokens, and what is the same on every rank (`common`)."""
 
-    sums: Sums = field(default_factory=dict)
-    common: Sums = field(default_factory=dict)
+    own: Sums
+    common: Sums
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Refused:
     """The answer of every rank to a request that could not be carried out, after all agreed to leave it.
 
-    The ranks are in step and can go on. `error` is None on ranks that could have gone on alone.
+    The ranks are in step and can go on. `error` is None on ranks that could have gone on.
     """
 
     error: BaseException | None

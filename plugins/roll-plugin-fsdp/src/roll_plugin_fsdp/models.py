@@ -10,11 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from roll_core.builtin.local_train.critic import enable_checkpointing
+from roll_core.builtin.local_train.critic import enable_checkpointing, value_head
 from roll_core.builtin.local_train.layout import Layout
 from roll_core.builtin.local_train.loading import add_lora, backbone_of, head_of, load_causal_lm
 from roll_core.builtin.local_train.logprob import Head, Targets, TokenScores, Workspace, token_logprobs
-from roll_core.builtin.local_train.model import Backbone, LayoutKind
+from roll_core.builtin.local_train.model import Backbone
 from roll_core.contracts import LoraSettings
 from roll_core.errors import BackendError
 from roll_core.types import Batch
@@ -25,35 +25,24 @@ from roll_plugin_fsdp.sharding import shard_module, shard_wide, split_matrices
 _HOST = torch.device("cpu")
 
 
-class PlacedBackbone(Backbone):
-    """A backbone whose inputs go to the device its rank computes on, wherever the shards are kept."""
-
-    def __init__(self, model: Any, source: Path, layout: LayoutKind, device: torch.device) -> None:
-        self._placed_on = _HOST  # the probes run where the whole model is
-        super().__init__(model, source, layout)
-        self._placed_on = device
-
-    @property
-    def device(self) -> torch.device:
-        """Where layouts are made."""
-        return self._placed_on
-
-
 class Scorer(nn.Module):
     """A causal language model that scores tokens: policy, reference or teacher.
 
     Args:
-        model: the model.
+        model: the model, whole and on the host.
         source: where it came from, for messages.
         options: layout and chunk.
-        device: where it computes.
+        device: where it is going to compute.
+        dtype: in which format.
     """
 
-    def __init__(self, model: Any, source: Path, options: FsdpOptions, device: torch.device) -> None:
+    def __init__(
+        self, model: Any, source: Path, options: FsdpOptions, device: torch.device, dtype: torch.dtype
+    ) -> None:
         super().__init__()
         head = head_of(model)
         self.model = model
-        self.backbone = PlacedBackbone(model, source, options.layout, device)
+        self.backbone = Backbone(model, source, options.layout, device=device, dtype=dtype)
         self._scale, self._softcap = head.scale, head.softcap
         self._workspace = Workspace(options.logprob_chunk)
 
@@ -74,15 +63,15 @@ class Scorer(nn.Module):
 
 
 class Valuer(nn.Module):
-    """The critic: a backbone of its own and a scalar head that starts at zero."""
+    """The critic: a backbone of its own and a scalar head that starts at zero. Arguments as for `Scorer`."""
 
-    def __init__(self, model: Any, source: Path, options: FsdpOptions, device: torch.device) -> None:
+    def __init__(
+        self, model: Any, source: Path, options: FsdpOptions, device: torch.device, dtype: torch.dtype
+    ) -> None:
         super().__init__()
-        self.backbone = PlacedBackbone(model, source, options.layout, device)
+        self.backbone = Backbone(model, source, options.layout, device=device, dtype=dtype)
         self.layers = backbone_of(model)
-        self.value_head = nn.Linear(model.config.get_text_config().hidden_size, 1)
-        nn.init.zeros_(self.value_head.weight)
-        nn.init.zeros_(self.value_head.bias)
+        self.value_head = value_head(model)
 
     def forward(self, layout: Layout) -> Tensor:
         """Values [m] of the scored tokens of a micro-batch, float32."""
@@ -119,7 +108,7 @@ class Builder:
         with one_at_a_time():
             model = load_causal_lm(folder, torch.float32 if lora is None else self._dtype, _HOST)
             peft = add_lora(model, lora, seed) if lora is not None else None
-            scorer = Scorer(model, folder, self._options, self._ranks.device)
+            scorer = Scorer(model, folder, self._options, self._ranks.device, self._dtype)
             for parameter in scorer.trained().values():
                 parameter.data = parameter.data.float()
             if not scorer.trained():
@@ -136,7 +125,7 @@ class Builder:
         with one_at_a_time():
             model = load_causal_lm(folder, self._dtype, _HOST)
             model.requires_grad_(False)
-            scorer = Scorer(model, folder, self._options, self._ranks.device)
+            scorer = Scorer(model, folder, self._options, self._ranks.device, self._dtype)
             self._finish(scorer, model, is_trained=False)
         return scorer
 
@@ -148,7 +137,7 @@ class Builder:
         """
         with one_at_a_time():
             model = load_causal_lm(folder, torch.float32, _HOST)
-            valuer = Valuer(model, folder, self._options, self._ranks.device)
+            valuer = Valuer(model, folder, self._options, self._ranks.device, self._dtype)
             summed = self._finish(valuer, model, is_trained=True)
         return valuer, summed
 

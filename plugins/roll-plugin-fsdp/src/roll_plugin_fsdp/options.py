@@ -1,11 +1,36 @@
-"""The options of the strategy, as the config names them."""
+"""The options of the strategy, as the config names them, and the mesh they describe."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated, Literal, Self
 
 import pydantic
 from pydantic import Field
+
+from roll_core.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True)
+class Mesh:
+    """How ranks are laid out. Neighbours split matrices, then share a copy of the model, then hold further copies."""
+
+    replicate: int
+    """Copies of the sharded model."""
+    shard: int
+    """Ranks that one copy is sharded over."""
+    tensor: int
+    """Ranks that split matrices among them."""
+
+    @property
+    def size(self) -> int:
+        """All ranks."""
+        return self.replicate * self.shard * self.tensor
+
+    @property
+    def data_parallel(self) -> int:
+        """Parts that the segments of a batch are shared out in."""
+        return self.replicate * self.shard
 
 
 class FsdpOptions(pydantic.BaseModel):
@@ -13,15 +38,17 @@ class FsdpOptions(pydantic.BaseModel):
 
     model_config = pydantic.ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
-    world_size: Annotated[int, Field(ge=1)] = 1
-    """Processes that train together; on GPUs one a device."""
+    world_size: Annotated[int, Field(ge=1)] | None = None
+    """Processes that train together; on GPUs one a device. null takes one for each device that the placement gives to
+    training; with `cluster.executor: driver` one for each device this machine shows; without devices one."""
     replicate: Annotated[int, Field(ge=1)] = 1
     """Copies of the sharded model (hybrid sharding): each is sharded over world_size / replicate / tensor_parallel
     ranks, gradients are summed over the copies. Neighbouring ranks share a copy, so that sharding stays in a node."""
     tensor_parallel: Annotated[int, Field(ge=1)] = 1
     """Neighbouring ranks that split every layer's matrices among them, by the model's plan in transformers."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    """Where ranks compute; `auto` takes GPUs where the driver sees one. Name it where the driver has no GPU."""
+    """Where ranks compute; `auto` takes GPUs where the placement gives some or the driver sees one. Name it where
+    neither is so."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     """Format that parameters are gathered and computed in; masters and optimiser are float32 always. `auto` takes
     bfloat16 where the device multiplies in it natively."""
@@ -50,22 +77,23 @@ class FsdpOptions(pydantic.BaseModel):
     """How long a rank waits for the others inside one exchange before it gives up."""
 
     @pydantic.model_validator(mode="after")
-    def _check_mesh(self) -> Self:
-        if self.world_size % (self.replicate * self.tensor_parallel):
-            raise ValueError(
-                f"world_size {self.world_size} is no multiple of replicate {self.replicate} x tensor_parallel "
-                f"{self.tensor_parallel}"
-            )
+    def _check(self) -> Self:
+        if self.world_size is not None:
+            self.mesh(self.world_size)
         if self.cpu_offload and self.device == "cpu":
             raise ValueError("cpu_offload moves what is not computed off a GPU; with device: cpu it does nothing")
         return self
 
-    @property
-    def shard(self) -> int:
-        """Ranks that one copy of the model is sharded over."""
-        return self.world_size // (self.replicate * self.tensor_parallel)
+    def mesh(self, ranks: int) -> Mesh:
+        """The layout of so many ranks.
 
-    @property
-    def data_parallel(self) -> int:
-        """Parts that the segments of a batch are shared out in."""
-        return self.replicate * self.shard
+        Raises:
+            ConfigError: they cannot be laid out.
+        """
+        shard, rest = divmod(ranks, self.replicate * self.tensor_parallel)
+        if rest:
+            raise ConfigError(
+                f"world_size {ranks} is no multiple of replicate {self.replicate} x tensor_parallel "
+                f"{self.tensor_parallel}"
+            )
+        return Mesh(self.replicate, shard, self.tensor_parallel)

@@ -6,6 +6,7 @@ nothing left to do, or with an error, makes idle passes; the error is agreed on 
 
 from __future__ import annotations
 
+import pickle
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -18,7 +19,9 @@ from roll_core.builtin.local_train.layout import Layout
 from roll_core.builtin.local_train.logprob import Targets
 from roll_core.builtin.local_train.model import Backbone
 from roll_core.builtin.local_train.targets import targets_of
+from roll_core.errors import BackendError
 from roll_core.types import Batch, IndexArray
+from roll_plugin_fsdp.messages import Refused
 from roll_plugin_fsdp.models import idle_batch
 from roll_plugin_fsdp.processes import Ranks
 
@@ -47,22 +50,33 @@ class Pass:
     def __init__(self, ranks: Ranks, micro_tokens: int) -> None:
         self._ranks = ranks
         self._micro_tokens = micro_tokens
-        self.error: Exception | None = None
-        self.trace = ""
+        self._error: Exception | None = None
+        self._trace = ""
 
     def trap(self, do: Callable[[], T]) -> T | None:
         """What `do` returns; None when it, or something before it, has failed."""
-        if self.error is not None:
+        if self._error is not None:
             return None
         try:
             return do()
         except Exception as error:  # noqa: BLE001  # reported to the driver once the ranks are in step
-            self.error, self.trace = error, traceback.format_exc()
+            self._error, self._trace = _portable(error), traceback.format_exc()
             return None
 
     def has_failed(self, *, is_patient: bool = False) -> bool:
         """Whether some rank has failed; every rank must ask. `is_patient` where ranks may be far apart in time."""
-        return bool(self._ranks.highest([int(self.error is not None)], is_patient=is_patient)[0])
+        return bool(self._ranks.highest([int(self._error is not None)], is_patient=is_patient)[0])
+
+    def refusal(self) -> Refused:
+        """This rank's answer when some rank has failed."""
+        return Refused(self._error, self._trace)
+
+    def agreed(self, do: Callable[[], T]) -> T | Refused:
+        """What `do` returns, unless that or something before it has failed on some rank; every rank must ask."""
+        result = self.trap(do)
+        if self.has_failed(is_patient=True):
+            return self.refusal()
+        return result  # type: ignore[return-value]  # nothing failed, so it is what `do` returned
 
     def plans(self, parts: Sequence[tuple[Backbone, Batch]]) -> list[Plan]:
         """Micro-batches of this rank's segments, as many as the rank with the most has; every rank must ask."""
@@ -96,6 +110,15 @@ class Pass:
         if not batch.n_segments:
             return []
         return backbone.plan(batch, np.arange(batch.n_segments, dtype=np.int64), self._micro_tokens)
+
+
+def _portable(error: Exception) -> Exception:
+    """The error, or one with its text where it could not travel to the driver."""
+    try:
+        pickle.loads(pickle.dumps(error))  # noqa: S301  # made in this line
+    except Exception:  # noqa: BLE001  # an error's own pickling may raise anything
+        return BackendError(f"{type(error).__name__}: {error}")
+    return error
 
 
 def anchor(outputs: Tensor) -> Tensor:

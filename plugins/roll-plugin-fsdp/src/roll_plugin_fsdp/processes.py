@@ -62,11 +62,11 @@ class Ranks:
         dist.all_reduce(tensor, dist.ReduceOp.MAX, group=self.patient if is_patient else self.control)
         return [int(value) for value in tensor]
 
-    def total(self, values: Sequence[float]) -> list[float]:
-        """The sum of each value over all ranks, the same to the last bit on each."""
-        tensor = torch.tensor(list(values), dtype=torch.float64)
+    def total(self, value: float) -> float:
+        """The sum of a value over all ranks, the same to the last bit on each."""
+        tensor = torch.tensor(value, dtype=torch.float64)
         dist.all_reduce(tensor, dist.ReduceOp.SUM, group=self.control)
-        return [float(value) for value in tensor]
+        return float(tensor)
 
     def must_agree(self, facts: dict[str, Any]) -> None:
         """Check that every rank found the same.
@@ -75,7 +75,7 @@ class Ranks:
             BackendError: ranks differ; names the fact and the ranks' values.
         """
         found: list[Any] = [None] * self.size
-        dist.all_gather_object(found, facts, group=self.control)
+        dist.all_gather_object(found, facts, group=self.patient)
         for name in facts:
             values = [each[name] for each in found]
             if any(value != values[0] for value in values):
@@ -92,13 +92,13 @@ def join(options: FsdpOptions) -> Ranks:
 
     Raises:
         BackendError: the environment names no group, or the device cannot be used.
+        ConfigError: so many ranks cannot be laid out as the options say.
     """
     missing = [name for name in _ENVIRONMENT if name not in os.environ]
     if missing:
         raise BackendError(f"{', '.join(missing)} not set: start ranks through an executor")
     rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-    if size != options.world_size:
-        raise BackendError(f"the executor started {size} ranks, the options ask for {options.world_size}")
+    layout = options.mesh(size)
     device = _device(options)
     patience = timedelta(seconds=options.start_timeout_s)
     store = dist.TCPStore(  # type: ignore[attr-defined]  # torch re-exports it without saying so
@@ -108,9 +108,7 @@ def join(options: FsdpOptions) -> Ranks:
     backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
     dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=limit)
     mesh = init_device_mesh(
-        device.type,
-        (options.replicate, options.shard, options.tensor_parallel),
-        mesh_dim_names=(REPLICATE, SHARD, TENSOR),
+        device.type, (layout.replicate, layout.shard, layout.tensor), mesh_dim_names=(REPLICATE, SHARD, TENSOR)
     )
     control = dist.new_group(backend="gloo", timeout=limit)
     patient, saving = (dist.new_group(backend="gloo", timeout=patience) for _ in range(2))

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.distributed.tensor import DTensor
 
-from roll_core.builtin.local_train.masters import MasterWeights
-from roll_core.builtin.local_train.persistence import export_model
+from roll_core.builtin.local_train.persistence import export_dtype, export_model
 from roll_core.builtin.local_train.weights import ModelWeights
 from roll_core.contracts import TensorInfo
 from roll_core.errors import CheckpointError
@@ -57,24 +55,15 @@ def export_sharded(folder: Path, model: Any, source: Path, *, is_writer: bool) -
     """
     from transformers import AutoConfig, AutoModelForCausalLM
 
-    config = AutoConfig.from_pretrained(source)
-    dtype = getattr(config, "dtype", None) or torch.float32
-    kept = {name: tensor for name, tensor in whole_tensors(model, dtype) if is_writer}
+    kept = {name: tensor for name, tensor in whole_tensors(model, export_dtype(source)) if is_writer}
     if not is_writer:
         return
     with torch.device("meta"):
-        skeleton = AutoModelForCausalLM.from_config(config)
+        skeleton = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(source))
     lacking = skeleton.state_dict().keys() - kept.keys() - _tied(skeleton)
     if lacking:
         raise CheckpointError(f"cannot export to '{folder}': the trained model lacks {', '.join(sorted(lacking)[:5])}")
-    export_model(folder, skeleton, source, cast("MasterWeights", _Kept(kept)))
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Kept:
-    """What `export_model` reads of a `MasterWeights`."""
-
-    masters: Mapping[str, Tensor]
+    export_model(folder, skeleton, source, kept)
 
 
 def _tied(model: Any) -> set[str]:

@@ -2,32 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from roll_core.builtin.device import resolve_dtype
+from roll_core.builtin.local_train.columns import OWN, REFERENCE, VALUES, frozen_folders
 from roll_core.builtin.local_train.model import empty_column, spread
 from roll_core.builtin.local_train.weights import ModelWeights
 from roll_core.contracts import TensorInfo, TrainSetup
-from roll_core.errors import BackendError
+from roll_core.errors import BackendError, CheckpointError
 from roll_core.types import Batch, FloatArray
 from roll_plugin_fsdp.checkpoints import PendingSave, load_sharded, read_record
 from roll_plugin_fsdp.messages import Published, Refused, Report, Work
 from roll_plugin_fsdp.models import Builder, Scorer, Valuer
-from roll_plugin_fsdp.optimizer import ShardedOptimizer
+from roll_plugin_fsdp.optimizer import ShardedOptimizer, Shards
 from roll_plugin_fsdp.options import FsdpOptions
 from roll_plugin_fsdp.passes import Pass
 from roll_plugin_fsdp.processes import Ranks, join, wait_for_all
 from roll_plugin_fsdp.publish import export_sharded, pieces
 from roll_plugin_fsdp.update import Trainer
-
-TEACHER = "logprobs@"
-T = TypeVar("T")
 
 
 class Rank:
@@ -35,7 +33,7 @@ class Rank:
 
     Args:
         setup: model, optimiser, and which further models are needed.
-        options: mesh, memory and bounds; `device` is "cpu" or "cuda".
+        options: memory and bounds; `device` is "cpu" or "cuda".
         ranks: the process group it belongs to.
 
     Raises:
@@ -50,7 +48,7 @@ class Rank:
         build = Builder(ranks, options, self._dtype)
         self._policy, self._peft, summed = build.policy(setup.model, setup.lora, setup.seed)
         self._critic: Valuer | None = None
-        self._frozen = {column: build.frozen(folder) for column, folder in self._frozen_folders().items()}
+        self._frozen = {column: build.frozen(folder) for column, folder in frozen_folders(setup).items()}
         self._optimizers = {"policy": self._optimizer(self._policy, "policy", summed)}
         if setup.critic is not None:
             self._critic, summed = build.critic(setup.critic)
@@ -68,24 +66,24 @@ class Rank:
     def compute(self, batch: Batch, columns: frozenset[str]) -> dict[str, FloatArray] | Refused:
         """Token columns [n] of this rank's segments (see `contracts.TrainStrategy.compute`)."""
         out: dict[str, FloatArray] = {}
-        own = columns & {"old_logprobs", "entropy"}
-        passes = Pass(self._ranks, self._micro_tokens)
+        own = columns & OWN
+        passes = self._pass()
         if own:
             out.update(self._score(passes, self._policy, batch, own))
         for name in sorted(columns - own):
-            if name == "values":
+            if name == VALUES:
                 out[name] = self._values(passes, batch)
                 continue
             scorer, context = self._scorer(name)
             with context:
                 out[name] = self._score(passes, scorer, batch, frozenset({"full_logprobs"}))["full_logprobs"]
-        return self._agreed(lambda: out, passes)
+        return passes.agreed(lambda: out)
 
     def update(self, works: Sequence[Work]) -> Report | Refused:
         """One optimiser step per mini-batch."""
-        passes = Pass(self._ranks, self._micro_tokens)
+        passes = self._pass()
         report = self._trainer.update(works, passes)
-        return Refused(passes.error, passes.trace) if report is None else report
+        return passes.refusal() if report is None else report
 
     # --- weights ------------------------------------------------------------------------------------------------------
 
@@ -109,34 +107,39 @@ class Rank:
 
     # --- state --------------------------------------------------------------------------------------------------------
 
-    def begin_save(self, folder: Path) -> None:
+    def begin_save(self, folder: Path) -> Refused | None:
         """Copy what is to be saved, and begin to write it while training may go on."""
+        if self._pending is not None:
+            return Refused(CheckpointError("the last checkpoint that was begun has not been finished"))
         self._pending = PendingSave(folder, self._optimizers, self._facts(), self._trainer.seed, self._ranks)
+        return None
+
+    def has_saved(self) -> bool:
+        """Whether this rank's part of what was begun is on disk."""
+        return self._pending is None or self._pending.is_written
 
     def finish_save(self) -> Refused | None:
-        """Wait until it is written."""
+        """Wait until it is."""
         pending, self._pending = self._pending, None
-        return self._agreed(lambda: None if pending is None else pending.wait())
+        return self._pass().agreed(lambda: None if pending is None else pending.wait())
 
     def load(self, folder: Path) -> Refused | None:
         """Go on from a checkpoint, whatever number of ranks wrote it."""
-        passes = Pass(self._ranks, self._micro_tokens)
-        record = passes.trap(lambda: read_record(folder, self._facts()))
-        if passes.has_failed(is_patient=True) or record is None:
-            return Refused(passes.error, passes.trace)
+        passes = self._pass()
+        record = passes.agreed(lambda: read_record(folder, self._facts()))
+        if isinstance(record, Refused):
+            return record
 
         def read() -> None:
             self._trainer.seed = load_sharded(folder, record, self._optimizers, self._ranks)
 
-        return self._agreed(read, passes)
+        return passes.agreed(read)
 
     def export(self, folder: Path) -> Refused | None:
         """Write a Hugging Face model folder from rank 0."""
-        is_writer = self._ranks.rank == 0
+        model, source, is_writer = self._policy.model, self._setup.model, self._ranks.rank == 0
         with torch.no_grad():
-            return self._agreed(
-                lambda: export_sharded(folder, self._policy.model, self._setup.model, is_writer=is_writer)
-            )
+            return self._pass().agreed(lambda: export_sharded(folder, model, source, is_writer=is_writer))
 
     def close(self) -> None:
         """Leave the process group."""
@@ -144,21 +147,13 @@ class Rank:
 
     # --- parts --------------------------------------------------------------------------------------------------------
 
+    def _pass(self) -> Pass:
+        return Pass(self._ranks, self._micro_tokens)
+
     def _optimizer(self, model: Scorer | Valuer, role: str, summed: frozenset[str]) -> ShardedOptimizer:
         setup = self._setup
         settings = setup.optim if role == "policy" else setup.critic_optim or setup.optim
-        return ShardedOptimizer(model.trained(), settings, setup.total_steps, self._ranks, summed)
-
-    def _frozen_folders(self) -> dict[str, Path]:
-        """Folders of reference and teachers, by the column they compute."""
-        folders = {f"{TEACHER}{name}": path for name, path in self._setup.teachers.items()}
-        if self._setup.reference is not None and not self._is_base_reference():
-            folders["ref_logprobs"] = self._setup.reference
-        return folders
-
-    def _is_base_reference(self) -> bool:
-        """Whether the reference is the policy without its adapters."""
-        return self._peft is not None and self._setup.reference == self._setup.model
+        return ShardedOptimizer(Shards(model.trained(), self._ranks, summed), settings, setup.total_steps)
 
     def _facts(self) -> dict[str, Any]:
         return {
@@ -168,7 +163,7 @@ class Rank:
         }
 
     def _scorer(self, column: str) -> tuple[Scorer, AbstractContextManager[Any]]:
-        if column == "ref_logprobs" and self._peft is not None and self._is_base_reference():
+        if column == REFERENCE and self._peft is not None and column not in self._frozen:
             return self._policy, self._peft.disable_adapter()
         return self._frozen[column], nullcontext()
 
@@ -198,14 +193,6 @@ class Rank:
                 spread(batch, micro.layout, values, out)
         self._critic.reshard()  # type: ignore[operator]  # FSDP gave it this method
         return out
-
-    def _agreed(self, do: Callable[[], T], passes: Pass | None = None) -> T | Refused:
-        """The result of `do`, unless it or an earlier part failed on some rank: then all refuse."""
-        passes = passes or Pass(self._ranks, self._micro_tokens)
-        result = passes.trap(do)
-        if passes.has_failed(is_patient=True):
-            return Refused(passes.error, passes.trace)
-        return result  # type: ignore[return-value]  # nothing failed, so it is what `do` returned
 
 
 def make_rank(setup: TrainSetup, options: Mapping[str, Any]) -> Rank:

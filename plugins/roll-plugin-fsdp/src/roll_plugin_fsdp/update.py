@@ -49,29 +49,35 @@ class Trainer:
         self._optimizers = optimizers
 
     def update(self, works: Sequence[Work], passes: Pass) -> Report | None:
-        """One optimiser step per mini-batch; None when some rank has failed, which ends the update on all."""
-        report, meter = Report(), Meter()
+        """One optimiser step per mini-batch.
+
+        Returns:
+            None when some rank has failed: all leave the mini-batch at which that was, and those after it.
+        """
+        own, common = Meter(), Meter()
         plans = passes.plans([(self._leader(work), work.batch) for work in works])
         if passes.has_failed():
             return None
         self._train_mode(True)
         try:
             for work, plan in zip(works, plans, strict=True):
-                if not self._wanted(work):
-                    continue  # no token of the mini-batch counts
+                roles = self._wanted(work)
+                if not roles:
+                    continue  # no term needs a model
                 with self._dropout():
-                    self._gradients(work, plan, passes, meter)
-                if not self._step(work, passes, report):
+                    self._gradients(work, plan, passes, own)
+                if passes.has_failed():
                     return None
+                for role in roles:
+                    self._optimizers[role].step().add_to(common, role)
         finally:
             self._train_mode(False)
-        report.sums = meter.sums
-        return report
+        return Report(own.sums, common.sums)
 
     def _gradients(self, work: Work, plan: Sequence[IndexArray | None], passes: Pass, meter: Meter) -> None:
         """Forward and backward over all micro-batches; an error is kept in `passes`, and the rank stays in step."""
         for role in self._wanted(work):
-            self._optimizers[role].begin()
+            self._optimizers[role].shards.begin()
         for number, members in enumerate(plan):
             self._reduce_over_copies(number == len(plan) - 1)
             micro = passes.prepare(self._leader(work), work.batch, members)
@@ -103,25 +109,8 @@ class Trainer:
     ) -> Tensor:
         batch, layout = work.batch, micro.layout
         loss = evaluate(work.terms, loss_inputs(batch, layout, scores, values, self._ranks.device), layout, meter)
-        meter.add("train/loss", float(loss.detach()), 0.0)
-        meter.add("train/tokens", float(batch.loss_mask[layout.source].sum()), 0.0)
-        meter.add("train/rows", layout.rows, 0.0)
-        meter.add("train/micro_batches", 1.0, 0.0)
+        meter.add_micro_batch(batch, layout, loss)
         return loss
-
-    def _step(self, work: Work, passes: Pass, report: Report) -> bool:
-        """Let the optimisers step; False when some rank has failed, before anything was changed."""
-        common = Meter(report.common)
-        for role in self._wanted(work):
-            done = self._optimizers[role].step(has_failed=passes.error is not None)
-            if done is None:
-                return False
-            prefix = "train" if role == "policy" else role
-            common.add(f"{prefix}/lr", done.lr)
-            common.add(f"{prefix}/skipped_steps", float(done.skipped), 0.0)
-            if not done.skipped:
-                common.add(f"{prefix}/grad_norm", done.grad_norm)
-        return True
 
     # --- parts --------------------------------------------------------------------------------------------------------
 
@@ -151,7 +140,7 @@ class Trainer:
     def _dropout(self) -> Iterator[None]:
         """Random numbers that depend on seed, step and share of the data alone; the process's own stream stays."""
         device = self._ranks.device
-        step = self._optimizers["policy"].counters()["schedule"]
+        step, _ = self._optimizers["policy"].steps
         key = np.random.SeedSequence([self.seed, step, self._ranks.data_index]).generate_state(1, np.uint64)[0]
         with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
             torch.manual_seed(int(key >> np.uint64(1)))

@@ -1,0 +1,251 @@
+"""Replicas of the local engine in real worker processes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import threading
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from roll_core.builtin.local_rollout.backend import LocalRolloutBackend
+from roll_core.builtin.local_rollout.choice import make_backend
+from roll_core.builtin.local_rollout.replicas.backend import ReplicatedBackend
+from roll_core.cluster import LocalExecutor, Seat, WorkerHealth, WorkerLost
+from roll_core.contracts import RolloutBackend, TensorInfo
+from roll_core.errors import BackendError, ConfigError
+from roll_core.types import Completion, GenerateRequest, PolicyRef, SamplingParams, VersionRun
+
+LONG_S = 120.0
+PROMPTS = [tuple(range(3, 3 + n)) for n in (4, 9, 1, 17, 30)]
+
+
+class Weights:
+    """A weight source over a dict of tensors."""
+
+    def __init__(self, tensors: dict[str, torch.Tensor]) -> None:
+        self.kept = tensors
+
+    def manifest(self) -> list[TensorInfo]:
+        return [TensorInfo(n, "float32", tuple(t.shape)) for n, t in self.kept.items()]
+
+    def tensors(self) -> Any:
+        yield from self.kept.items()
+
+
+def weights_of(model: Any, scale: float = 1.0, dtype: torch.dtype = torch.float32) -> Weights:
+    return Weights({n: (t.detach() * scale).to(dtype) for n, t in model.state_dict().items() if n != "lm_head.weight"})
+
+
+def requests(count: int, prefix: str = "r", tokens: int = 24) -> list[GenerateRequest]:
+    """Groups of four over prompts of several lengths, some truncated, some greedy."""
+    made = []
+    for i in range(count):
+        sampling = SamplingParams(
+            max_new_tokens=3 + tokens * (i % 5) // 4, top_k=5 * (i % 3 == 1), temperature=float(i % 7 != 6)
+        )
+        made.append(GenerateRequest(PROMPTS[i // 4 % 5], sampling, i, f"{prefix}{i}", group_key=f"{prefix}{i // 4}"))
+    return made
+
+
+async def generate(backend: RolloutBackend, asked: list[GenerateRequest]) -> list[Completion]:
+    return list(await asyncio.gather(*map(backend.generate, asked)))
+
+
+def assert_same(made: list[Completion], expected: list[Completion]) -> None:
+    """Bit for bit."""
+    for one, other in zip(made, expected, strict=True):
+        assert one.request_id == other.request_id
+        assert one.token_ids.tolist() == other.token_ids.tolist()
+        assert one.logprobs.tobytes() == other.logprobs.tobytes()
+        assert one.versions == other.versions
+        assert one.finish_reason == other.finish_reason
+        assert one.columns.keys() == other.columns.keys()
+        for name, column in one.columns.items():
+            np.testing.assert_array_equal(column, other.columns[name])
+
+
+async def until(is_so: Callable[[], bool]) -> None:
+    async with asyncio.timeout(LONG_S):
+        while not is_so():
+            await asyncio.sleep(0.02)
+
+
+def kill(executor: LocalExecutor, role: str, sign: int = signal.SIGKILL) -> int:
+    pid = next(worker.pid for worker in executor.health() if worker.role == role)
+    os.kill(pid, sign)
+    return pid
+
+
+def live(executor: LocalExecutor) -> dict[str, WorkerHealth]:
+    return {worker.role: worker for worker in executor.health() if worker.is_alive}
+
+
+@pytest.fixture(scope="module")
+def executor() -> Iterator[LocalExecutor]:
+    with LocalExecutor() as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def pair(executor: LocalExecutor, tiny: Path) -> Iterator[ReplicatedBackend]:
+    """Two replicas with room for four requests each."""
+    made = make_backend(
+        model=tiny, seed=3, executor=executor, replicas=2, max_slots=4, precision="float32", device="cpu"
+    )
+    assert isinstance(made, ReplicatedBackend)
+    yield made
+    asyncio.run(made.close())
+
+
+@pytest.fixture
+def alone(tiny: Path) -> Iterator[LocalRolloutBackend]:
+    """The engine in this process, with room for everything."""
+    made = LocalRolloutBackend(model=tiny, seed=3, max_slots=64, precision="float32", device="cpu")
+    yield made
+    asyncio.run(made.close())
+
+
+def test_same_tokens_logprobs_and_versions_as_in_the_driver(
+    pair: ReplicatedBackend, alone: LocalRolloutBackend, executor: LocalExecutor
+) -> None:
+    assert isinstance(pair, RolloutBackend)
+    asked = requests(40)
+    expected = asyncio.run(generate(alone, asked))
+    assert_same(asyncio.run(generate(pair, asked)), expected)
+    assert set(live(executor)) == {"rollout-0", "rollout-1"}
+    assert all(executor.transfers.by_stage()[f"rollout-{i}.take"].calls >= 12 for i in range(2))
+
+
+def test_weights_reach_every_replica_as_one_transaction(
+    pair: ReplicatedBackend, alone: LocalRolloutBackend, reference: Any
+) -> None:
+    asked = requests(24)
+    for version, dtype in ((4, torch.float32), (5, torch.bfloat16)):
+        for backend in (pair, alone):
+            backend.sync_weights(weights_of(reference, 1.5, dtype), version)
+            assert backend.policy_version == version
+        made = asyncio.run(generate(pair, asked))
+        assert {run.policy for one in made for run in one.versions} == {PolicyRef(version)}
+        assert_same(made, asyncio.run(generate(alone, asked)))
+    wrong = weights_of(reference, 3.0)
+    del wrong.kept["model.norm.weight"]
+    with pytest.raises(BackendError, match=r"missing: model\.norm\.weight"):
+        pair.sync_weights(wrong, 6)
+    assert pair.policy_version == 5
+    assert_same(asyncio.run(generate(pair, asked)), made)
+
+
+def test_a_killed_replica_is_replaced_and_its_requests_come_out_the_same(
+    pair: ReplicatedBackend, alone: LocalRolloutBackend, executor: LocalExecutor, reference: Any
+) -> None:
+    for backend in (pair, alone):
+        backend.sync_weights(weights_of(reference, 1.2), 7)
+    asked = requests(24, "k", tokens=300)
+    expected = asyncio.run(generate(alone, asked))
+
+    async def scenario() -> list[Completion]:
+        task = asyncio.create_task(generate(pair, asked))
+        await until(lambda: all(worker.busy_s is not None for worker in live(executor).values()))
+        kill(executor, "rollout-0")
+        made = await task
+        await until(lambda: pair._fleet.loads().get("rollout-0", -1) >= 0)
+        assert_same(await generate(pair, asked[:8]), made[:8])  # the fresh one was given the weights of now
+        return made
+
+    assert_same(asyncio.run(scenario()), expected)
+
+
+def test_a_replica_lost_during_a_sync_takes_over_before_it_serves(
+    pair: ReplicatedBackend, executor: LocalExecutor, reference: Any
+) -> None:
+    async def scenario() -> None:
+        kill(executor, "rollout-1")
+        pair.sync_weights(weights_of(reference), 8)
+        await until(lambda: min(pair._fleet.loads().values()) >= 0)
+        made = await generate(pair, requests(16, "s", tokens=4))
+        assert {run.policy.version for one in made for run in one.versions} == {8}
+
+    asyncio.run(scenario())
+
+
+def test_weights_that_change_while_requests_run_split_their_versions(
+    pair: ReplicatedBackend, executor: LocalExecutor, reference: Any
+) -> None:
+    sampling = SamplingParams(max_new_tokens=480, temperature=0.0)
+    asked = [GenerateRequest(PROMPTS[i], sampling, i, f"v{i}") for i in range(2)]
+
+    async def scenario() -> list[Completion]:
+        task = asyncio.create_task(generate(pair, asked))
+        await generate(pair, [GenerateRequest(PROMPTS[2], SamplingParams(max_new_tokens=2), 1, f"w{i}") for i in (0, 1)])
+        await asyncio.to_thread(pair.sync_weights, weights_of(reference), 9)
+        return await task
+
+    for one in asyncio.run(scenario()):
+        assert [run.policy.version for run in one.versions] == [8, 9]
+        assert one.versions[-1].stop == len(one.token_ids)
+
+
+def test_abort_keeps_tokens_and_cancelling_frees_the_slot(pair: ReplicatedBackend) -> None:
+    endless = SamplingParams(max_new_tokens=500, temperature=0.0)
+
+    async def scenario() -> Completion:
+        aborted = asyncio.create_task(pair.generate(GenerateRequest(PROMPTS[0], endless, 1, "a")))
+        cancelled = [
+            asyncio.create_task(pair.generate(GenerateRequest(PROMPTS[1], endless, i, f"c{i}"))) for i in range(12)
+        ]
+        await generate(pair, [GenerateRequest(PROMPTS[1], SamplingParams(max_new_tokens=2), 1, "first")])
+        with pytest.raises(BackendError, match="'a' is running already"):
+            await pair.generate(GenerateRequest(PROMPTS[0], endless, 1, "a"))
+        pair.abort("unknown")
+        for task in cancelled:
+            task.cancel()
+        pair.abort("a")
+        made = await aborted
+        assert all(isinstance(r, asyncio.CancelledError) for r in await asyncio.gather(*cancelled, return_exceptions=True))
+        await generate(pair, requests(8, "later"))  # more than would fit beside twelve that had stayed
+        assert set(pair._fleet.loads().values()) == {0}
+        return made
+
+    made = asyncio.run(scenario())
+    assert made.finish_reason == "abort"
+    assert len(made.token_ids) < 500
+    assert made.versions == ((VersionRun(0, len(made.token_ids), PolicyRef(9)),) if len(made.token_ids) else ())
+
+
+def test_impossible_and_spent_requests(pair: ReplicatedBackend) -> None:
+    with pytest.raises(BackendError, match="request 'x': the prompt is empty"):
+        asyncio.run(pair.generate(GenerateRequest((), SamplingParams(max_new_tokens=3), 1, "x")))
+    spent = GenerateRequest(PROMPTS[0], SamplingParams(max_new_tokens=2, top_k=3), 1, "x", prefix_ids=(5, 6))
+    made = asyncio.run(pair.generate(spent))
+    assert (len(made.token_ids), made.finish_reason, set(made.columns)) == (0, "length", {"keep_counts", "keep_ids"})
+
+
+def test_replicas_join_and_leave_while_requests_run(
+    pair: ReplicatedBackend, alone: LocalRolloutBackend, executor: LocalExecutor, reference: Any
+) -> None:
+    for backend in (pair, alone):
+        backend.sync_weights(weights_of(reference), 10)
+    asked = requests(24, "j", tokens=300)
+    expected = asyncio.run(generate(alone, asked))
+
+    async def scenario() -> None:
+        task = asyncio.create_task(generate(pair, asked))
+        await asyncio.to_thread(pair.scale, 3)
+        assert len(pair._fleet.loads()) == 3
+        assert_same(await task, expected)
+        task = asyncio.create_task(generate(pair, asked))
+        await until(lambda: all(load > 0 for load in pair._fleet.loads().values()))
+        await asyncio.to_thread(pair.scale, 1)
+        assert len(live(executor)) == len(pair._fleet.loads()) == 1
+        assert_same(await task, expected)
+
+    asyncio.run(scenario())
+    with pytest.raises(ConfigError, match="at least one replica"):
+        pair.scale(0)

@@ -1,0 +1,96 @@
+"""Who gets a request, and what waits."""
+
+from __future__ import annotations
+
+from roll_core.roles.errand import Errand, Place
+from roll_core.roles.roster import Roster
+
+
+def roster(hosts=2, room=2):
+    made = Roster(hosts, {"work": room, "talk": 1})
+    for member in made.members:
+        member.is_live = True
+    return made
+
+
+def errands(count, lane="work", **options):
+    return [Errand(number, b"", lane, 10.0, "a test", 1, **options) for number in range(count)]
+
+
+def test_a_request_goes_to_the_least_loaded_host_and_waits_where_none_has_room():
+    desk = roster()
+    given = [desk.give(errand) for errand in errands(5)]
+    assert [member.index if member else None for member in given] == [0, 1, 0, 1, None]
+    assert (desk.waiting, desk.longest_queue) == (1, 1)
+
+
+def test_lanes_have_room_of_their_own():
+    desk = roster(hosts=1)
+    talk = errands(2, "talk")
+    assert desk.give(talk[0]) and not desk.give(talk[1])
+    assert desk.give(Errand(9, b"", "work", 10.0, "a test", 1))
+
+
+def test_what_waits_goes_in_the_order_it_came_and_in_one_batch():
+    desk = roster(hosts=1)
+    all_ = errands(6)
+    for errand in all_:
+        desk.give(errand)
+    member = desk.members[0]
+    assert desk.finish(member, 0) is all_[0] and desk.finish(member, 1) is all_[1]
+    assert desk.fill(member) == all_[2:4]
+    assert desk.finish(member, 0) is None
+
+
+def test_what_nobody_waits_for_any_more_is_passed_over():
+    desk = roster(hosts=1, room=1)
+    all_ = errands(4)
+    for errand in all_:
+        desk.give(errand)
+    all_[1].future.cancel()
+    desk.forget(all_[2])
+    desk.finish(desk.members[0], 0)
+    assert desk.fill(desk.members[0]) == [all_[3]]
+
+
+def test_a_host_that_is_not_there_gets_nothing():
+    desk = roster(hosts=1)
+    (errand,) = errands(1)
+    desk.members[0].is_live = False
+    assert desk.give(errand) is None
+    assert desk.fill(desk.members[0]) == []
+    desk.members[0].is_live = True
+    assert desk.fill(desk.members[0]) == [errand]
+
+
+def test_of_requests_that_a_host_ended_with_each_host_has_one_at_a_time():
+    desk = roster(hosts=2, room=4)
+    first, second, third, fresh = errands(4)
+    for errand in (first, second, third):
+        errand.losses = 1
+    assert [desk.give(errand).index for errand in (first, second)] == [0, 1]
+    assert desk.give(third) is None
+    assert desk.give(fresh) is not None  # whatever else there is goes on
+    desk.finish(desk.members[1], second.number)
+    assert desk.fill(desk.members[1]) == [third]
+
+
+def test_a_lost_host_gives_back_what_it_had():
+    desk = roster(hosts=2, room=1)
+    all_ = errands(3)
+    for errand in all_:
+        desk.give(errand)
+    assert desk.clear(desk.members[0]) == [all_[0]]
+    assert [member.index for member in desk.live] == [1]
+    assert desk.clear_all() == [all_[2], all_[1]]
+    assert not desk.live and not desk.waiting
+
+
+def test_a_place_is_there_as_long_as_its_life_and_needs_no_room():
+    desk = roster(hosts=2, room=1)
+    member = desk.members[1]
+    place = member.place
+    assert desk.is_there(place) and place == Place(1, 0)
+    assert [desk.give(errand).index for errand in errands(3, place=place)] == [1, 1, 1]
+    member.life += 1
+    assert not desk.is_there(place)
