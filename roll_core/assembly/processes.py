@@ -14,7 +14,8 @@ from roll_core.config.schema import RunConfig
 from roll_core.contracts import RolloutBackend, TrainSetup, TrainStrategy
 from roll_core.dataflow import Dataflow
 from roll_core.errors import ConfigError
-from roll_core.scoring import VerifierPool
+from roll_core.roles import HostedVerifierPool
+from roll_core.scoring import VerdictPool, VerifierPool
 
 
 class Processes:
@@ -56,8 +57,8 @@ class Processes:
         return is_wanted
 
     @cached_property
-    def verifiers(self) -> VerifierPool:
-        """The pool that runs every domain's verifier."""
+    def verifiers(self) -> VerdictPool:
+        """What runs every domain's verifier: a pool beside the driver, or hosts with one each."""
         specs = {
             name: self._builder.host.spec(
                 "verifiers", d.verifier.use, d.verifier.options, place=f"domains.{name}.verifier"
@@ -65,7 +66,16 @@ class Processes:
             for name, d in self._config.domains.items()
         }
         scoring = self._config.scoring
-        return VerifierPool(specs, workers=scoring.workers, timeout_s=scoring.timeout_s)
+        if self.executor is None or not scoring.hosts:
+            return VerifierPool(specs, workers=scoring.workers, timeout_s=scoring.timeout_s)
+        return HostedVerifierPool(
+            specs,
+            self.executor,
+            hosts=scoring.hosts,
+            workers=scoring.workers,
+            timeout_s=scoring.timeout_s,
+            host_cpus=scoring.host_cpus,
+        )
 
     @cached_property
     def strategy(self) -> TrainStrategy:
