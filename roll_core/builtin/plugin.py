@@ -93,8 +93,8 @@ def roll_register_rollout_backends() -> list[Component]:
     return [
         Component(
             "local",
-            "roll_core.builtin.local_rollout.backend:LocalRolloutBackend",
-            summary="continuous batching on transformers, one process, CPU or one GPU",
+            "roll_core.builtin.local_rollout.choice:make_backend",
+            summary="continuous batching on transformers, in the driver or in replicas of its own, CPU or GPU",
         )
     ]
 

@@ -41,16 +41,16 @@ class Member:
         return Place(self.index, self.life)
 
     @property
-    def has_suspect(self) -> bool:
-        """Whether it has a request that a host has ended with."""
-        return any(errand.is_suspect for errand in self.errands.values())
+    def suspects(self) -> int:
+        """How many of its requests a host has ended with before."""
+        return sum(errand.is_suspect for errand in self.errands.values())
 
 
 class Roster:
     """Gives requests to the least loaded host with room, in the order they came. Its owner locks.
 
-    A request whose host was lost goes first, and to a host that has no other such one: should it end that host too, it
-    is the only one to blame for both.
+    Requests whose host was lost go first, and at the beginning one to a host: should one of them end that host too, it
+    takes no others with it that fail for their second loss. With each that comes back a host may have one more.
 
     Args:
         hosts: how many.
@@ -64,6 +64,7 @@ class Roster:
         """Most requests that have waited at a time, since somebody last asked."""
         self._queues: dict[str, deque[Errand]] = {lane: deque() for lane in rooms}
         self._suspects: deque[Errand] = deque()
+        self._suspects_at_once = 1
 
     @property
     def waiting(self) -> int:
@@ -110,11 +111,13 @@ class Roster:
         errand = member.errands.pop(number, None)
         if errand is not None:
             member.loads[errand.lane] -= 1
+            self._suspects_at_once += errand.is_suspect
         return errand
 
     def clear(self, member: Member) -> list[Errand]:
         """Take everything off a host that was lost."""
         member.is_live = False
+        self._suspects_at_once = 1
         errands = list(member.errands.values())
         member.errands.clear()
         member.loads.clear()
@@ -140,8 +143,9 @@ class Roster:
         return self.members[place.index].is_live and self.members[place.index].life == place.life
 
     def _fits(self, errand: Errand, member: Member) -> bool:
-        has_room = member.loads[errand.lane] < self.rooms[errand.lane]
-        return has_room and not (errand.is_suspect and member.has_suspect)
+        if member.loads[errand.lane] >= self.rooms[errand.lane]:
+            return False
+        return not errand.is_suspect or member.suspects < self._suspects_at_once
 
     def _assign(self, errand: Errand, member: Member) -> None:
         errand.sent = time.monotonic()

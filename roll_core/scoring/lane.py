@@ -10,10 +10,11 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, InvalidStateError
 from dataclasses import dataclass, field
+from typing import Any
 
 from roll_core.errors import ComponentError
 from roll_core.scoring.serve import VerifierSpec, VerifyRequest, decode
-from roll_core.scoring.workers import ProcessWorker, ThreadWorker, WorkerLostError
+from roll_core.scoring.workers import ProcessWorker, ThreadWorker, WorkerKilledError, WorkerLostError
 from roll_core.types import Verdict
 
 logger = logging.getLogger(__name__)
@@ -116,10 +117,7 @@ class Lane:
         spec = self._specs[request.key]
         started = time.perf_counter()
         try:
-            self._build(request.key)
-            started = time.perf_counter()
-            limit_s = self._deadlines[request.key]
-            reply = self._ready_worker().request("verify", request, limit_s)
+            reply = self._ask(request)
             return decode(reply).stamped(verifier=spec.name, version=spec.version, seconds=reply["seconds"])
         except ComponentError as error:
             verdict = Verdict.error(str(error), detail="build_failed")
@@ -132,6 +130,25 @@ class Lane:
             verdict = Verdict.error(f"{type(error).__name__}: {error}", detail="machinery")
         self._replace(spec, verdict, request)
         return verdict.stamped(verifier=spec.name, version=spec.version, seconds=time.perf_counter() - started)
+
+    def _ask(self, request: VerifyRequest) -> dict[str, Any]:
+        """The worker's reply. A request whose worker was killed from outside is not the cause, and is asked again once.
+
+        Raises:
+            ComponentError, TimeoutError, WorkerLostError: there is none.
+        """
+        try:
+            self._build(request.key)
+            return self._ready_worker().request("verify", request, self._deadlines[request.key])
+        except (WorkerKilledError, ComponentError) as error:
+            loss = error.__cause__ if isinstance(error, ComponentError) else error
+            if self._aborted or not isinstance(loss, WorkerKilledError):
+                raise
+            logger.warning("a verifier process was lost and is replaced: %s; its verdict is asked for again", error)
+            self._drop()
+            self.replaced += 1
+        self._build(request.key)
+        return self._ready_worker().request("verify", request, self._deadlines[request.key])
 
     def _replace(self, spec: VerifierSpec, verdict: Verdict, request: VerifyRequest) -> None:
         self._drop()

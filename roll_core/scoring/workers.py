@@ -35,6 +35,10 @@ class WorkerLostError(Exception):
     """The worker died or could not be started; the message says how."""
 
 
+class WorkerKilledError(WorkerLostError):
+    """Something outside killed the worker: somebody, or the system that was out of memory."""
+
+
 class Worker(Protocol):
     """Executes one order at a time. After `TimeoutError` or `WorkerLostError` it is of no more use."""
 
@@ -97,7 +101,9 @@ class ProcessWorker:
             self._channel.send(pickle.dumps((order, argument, timeout_s)), timeout_s)
             reply: dict[str, Any] = json.loads(self._channel.receive(max(deadline - time.monotonic(), 0.001)))
         except EOFError as error:
-            raise WorkerLostError(self._last_words()) from error
+            words = self._last_words()
+            lost = WorkerKilledError if self._process.returncode == -signal.SIGKILL else WorkerLostError
+            raise lost(words) from error
         self._trim_log()
         return reply
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import threading
-from collections.abc import Awaitable, Callable, Iterator
+import warnings
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ import torch
 from roll_core.builtin.local_rollout.backend import LocalRolloutBackend
 from roll_core.builtin.local_rollout.choice import make_backend
 from roll_core.builtin.local_rollout.replicas.backend import ReplicatedBackend
-from roll_core.cluster import LocalExecutor, Seat, WorkerHealth, WorkerLost
+from roll_core.cluster import Executor, LocalExecutor, RayExecutor, Seat, WorkerHealth, WorkerLost
 from roll_core.contracts import RolloutBackend, TensorInfo
 from roll_core.errors import BackendError, ConfigError
 from roll_core.types import Completion, GenerateRequest, PolicyRef, SamplingParams, VersionRun
@@ -77,14 +77,17 @@ async def until(is_so: Callable[[], bool]) -> None:
             await asyncio.sleep(0.02)
 
 
-def kill(executor: LocalExecutor, role: str, sign: int = signal.SIGKILL) -> int:
+def kill(executor: Executor, role: str) -> None:
     pid = next(worker.pid for worker in executor.health() if worker.role == role)
-    os.kill(pid, sign)
-    return pid
+    os.kill(pid, signal.SIGKILL)
 
 
 def live(executor: LocalExecutor) -> dict[str, WorkerHealth]:
     return {worker.role: worker for worker in executor.health() if worker.is_alive}
+
+
+def steps(backend: ReplicatedBackend) -> list[int]:
+    return [member.steps for member in backend._fleet._members.values()]
 
 
 @pytest.fixture(scope="module")
@@ -150,27 +153,16 @@ def test_a_killed_replica_is_replaced_and_its_requests_come_out_the_same(
     asked = requests(24, "k", tokens=300)
     expected = asyncio.run(generate(alone, asked))
 
-    async def scenario() -> list[Completion]:
-        task = asyncio.create_task(generate(pair, asked))
-        await until(lambda: all(worker.busy_s is not None for worker in live(executor).values()))
-        kill(executor, "rollout-0")
-        made = await task
-        await until(lambda: pair._fleet.loads().get("rollout-0", -1) >= 0)
-        assert_same(await generate(pair, asked[:8]), made[:8])  # the fresh one was given the weights of now
-        return made
-
-    assert_same(asyncio.run(scenario()), expected)
-
-
-def test_a_replica_lost_during_a_sync_takes_over_before_it_serves(
-    pair: ReplicatedBackend, executor: LocalExecutor, reference: Any
-) -> None:
     async def scenario() -> None:
-        kill(executor, "rollout-1")
-        pair.sync_weights(weights_of(reference), 8)
+        task = asyncio.create_task(generate(pair, asked))
+        await until(lambda: all(load > 0 for load in pair._fleet.loads().values()))
+        kill(executor, "rollout-0")
+        assert_same(await task, expected)
+        pair.sync_weights(weights_of(reference, 1.3), 8)  # the fresh one may be starting still
         await until(lambda: min(pair._fleet.loads().values()) >= 0)
-        made = await generate(pair, requests(16, "s", tokens=4))
-        assert {run.policy.version for one in made for run in one.versions} == {8}
+        alone.sync_weights(weights_of(reference, 1.3), 8)
+        assert_same(await generate(pair, asked[:16]), await generate(alone, asked[:16]))
+        assert len(live(executor)) == 2
 
     asyncio.run(scenario())
 
@@ -178,12 +170,15 @@ def test_a_replica_lost_during_a_sync_takes_over_before_it_serves(
 def test_weights_that_change_while_requests_run_split_their_versions(
     pair: ReplicatedBackend, executor: LocalExecutor, reference: Any
 ) -> None:
+    pair.sync_weights(weights_of(reference), 8)
     sampling = SamplingParams(max_new_tokens=480, temperature=0.0)
     asked = [GenerateRequest(PROMPTS[i], sampling, i, f"v{i}") for i in range(2)]
 
     async def scenario() -> list[Completion]:
         task = asyncio.create_task(generate(pair, asked))
-        await generate(pair, [GenerateRequest(PROMPTS[2], SamplingParams(max_new_tokens=2), 1, f"w{i}") for i in (0, 1)])
+        await generate(
+            pair, [GenerateRequest(PROMPTS[2], SamplingParams(max_new_tokens=2), 1, f"w{i}") for i in (0, 1)]
+        )
         await asyncio.to_thread(pair.sync_weights, weights_of(reference), 9)
         return await task
 
@@ -193,30 +188,34 @@ def test_weights_that_change_while_requests_run_split_their_versions(
 
 
 def test_abort_keeps_tokens_and_cancelling_frees_the_slot(pair: ReplicatedBackend) -> None:
-    endless = SamplingParams(max_new_tokens=500, temperature=0.0)
+    endless = SamplingParams(max_new_tokens=480, temperature=0.0)
 
     async def scenario() -> Completion:
-        aborted = asyncio.create_task(pair.generate(GenerateRequest(PROMPTS[0], endless, 1, "a")))
-        cancelled = [
-            asyncio.create_task(pair.generate(GenerateRequest(PROMPTS[1], endless, i, f"c{i}"))) for i in range(12)
+        before = steps(pair)
+        running = [
+            asyncio.create_task(pair.generate(GenerateRequest(PROMPTS[0], endless, i, f"e{i}"))) for i in range(8)
         ]
-        await generate(pair, [GenerateRequest(PROMPTS[1], SamplingParams(max_new_tokens=2), 1, "first")])
-        with pytest.raises(BackendError, match="'a' is running already"):
-            await pair.generate(GenerateRequest(PROMPTS[0], endless, 1, "a"))
+        late = asyncio.create_task(
+            pair.generate(GenerateRequest(PROMPTS[1], SamplingParams(max_new_tokens=2), 1, "late"))
+        )
+        await until(lambda: steps(pair) != before)  # every slot is taken
+        with pytest.raises(BackendError, match="'e0' is running already"):
+            await pair.generate(GenerateRequest(PROMPTS[0], endless, 0, "e0"))
         pair.abort("unknown")
-        for task in cancelled:
+        pair.abort("e0")
+        for task in running[1:]:
             task.cancel()
-        pair.abort("a")
-        made = await aborted
-        assert all(isinstance(r, asyncio.CancelledError) for r in await asyncio.gather(*cancelled, return_exceptions=True))
-        await generate(pair, requests(8, "later"))  # more than would fit beside twelve that had stayed
+        await late
+        ended = await asyncio.gather(*running[1:], return_exceptions=True)
+        assert all(isinstance(one, asyncio.CancelledError) for one in ended)
+        assert all(after - earlier < 2 * 480 for after, earlier in zip(steps(pair), before, strict=True))
         assert set(pair._fleet.loads().values()) == {0}
-        return made
+        return await running[0]
 
     made = asyncio.run(scenario())
     assert made.finish_reason == "abort"
-    assert len(made.token_ids) < 500
-    assert made.versions == ((VersionRun(0, len(made.token_ids), PolicyRef(9)),) if len(made.token_ids) else ())
+    assert 0 < len(made.token_ids) < 480
+    assert made.versions == (VersionRun(0, len(made.token_ids), PolicyRef(pair.policy_version)),)
 
 
 def test_impossible_and_spent_requests(pair: ReplicatedBackend) -> None:
@@ -249,3 +248,80 @@ def test_replicas_join_and_leave_while_requests_run(
     asyncio.run(scenario())
     with pytest.raises(ConfigError, match="at least one replica"):
         pair.scale(0)
+
+
+def test_the_last_replica_lost_is_told_and_closing_is_quick(tiny: Path, reference: Any) -> None:
+    async def scenario(executor: LocalExecutor) -> None:
+        backend = make_backend(
+            model=tiny, seed=3, executor=executor, replicas=1, max_restarts=0, precision="float32", device="cpu"
+        )
+        asked = [GenerateRequest(PROMPTS[0], SamplingParams(max_new_tokens=480), i, f"l{i}") for i in range(3)]
+        tasks = [asyncio.create_task(backend.generate(one)) for one in asked]
+        await asyncio.sleep(0)
+        kill(executor, "rollout-0")
+        for error in await asyncio.gather(*tasks, return_exceptions=True):
+            assert isinstance(error, WorkerLost)
+            assert "SIGKILL" in str(error)
+        with pytest.raises(WorkerLost):
+            backend.sync_weights(weights_of(reference), 1)
+        await backend.close()
+        await backend.close()
+        with pytest.raises(BackendError, match="closed"):
+            await backend.generate(asked[0])
+        assert executor.health() == []
+
+    with LocalExecutor() as executor:
+        asyncio.run(scenario(executor))
+
+
+def test_contradictions_are_config_errors(tiny: Path, pair: ReplicatedBackend) -> None:
+    with pytest.raises(ConfigError, match=r"set cluster\.executor"):
+        make_backend(model=tiny, seed=0, replicas=2)
+    with pytest.raises(ConfigError, match="max_restarts"):
+        make_backend(model=tiny, seed=0, replicas=-1)
+    with (
+        LocalExecutor(devices=["0"], seats={"rollout": (Seat(0, (0,)),)}) as planned,
+        pytest.raises(ConfigError, match="has 1 seats for rollout, of which 1 are free"),
+    ):
+        make_backend(model=tiny, seed=0, executor=planned, replicas=2)
+
+    async def barrier() -> None: ...
+
+    pair.set_barrier(None)
+    with pytest.raises(ConfigError, match=r"rollout\.early_stop: false"):
+        pair.set_barrier(barrier)
+
+
+def test_the_same_over_ray(tiny: Path, alone: LocalRolloutBackend, reference: Any) -> None:
+    pytest.importorskip("ray")
+    os.environ.setdefault("RAY_AUTH_MODE", "disabled")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from ray.cluster_utils import Cluster
+    asked = requests(16, tokens=200)
+    alone.sync_weights(weights_of(reference, 1.1, torch.bfloat16), 2)
+    expected = asyncio.run(generate(alone, asked))
+
+    async def scenario(executor: RayExecutor) -> list[Completion]:
+        backend = make_backend(model=tiny, seed=3, executor=executor, replicas=2, precision="float32", device="cpu")
+        backend.sync_weights(weights_of(reference, 1.1, torch.bfloat16), 2)
+        task = asyncio.create_task(generate(backend, asked))
+        await asyncio.sleep(0)
+        kill(executor, "rollout-0")
+        made = await task
+        running = asyncio.create_task(backend.generate(asked[-1]))
+        await asyncio.sleep(0)
+        await backend.close()  # while a replica is being replaced
+        with pytest.raises(BackendError, match="closed"):
+            await running
+        assert executor.health() == []
+        return made
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "include_dashboard": False})
+        try:
+            with RayExecutor(address=cluster.address) as executor:
+                assert_same(asyncio.run(scenario(executor)), expected)
+        finally:
+            cluster.shutdown()

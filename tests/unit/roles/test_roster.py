@@ -63,16 +63,21 @@ def test_a_host_that_is_not_there_gets_nothing():
     assert desk.fill(desk.members[0]) == [errand]
 
 
-def test_of_requests_that_a_host_ended_with_each_host_has_one_at_a_time():
-    desk = roster(hosts=2, room=4)
-    first, second, third, fresh = errands(4)
-    for errand in (first, second, third):
+def test_of_requests_that_a_host_ended_with_a_host_has_one_at_first_and_more_with_each_that_comes_back():
+    desk = roster(hosts=1, room=4)
+    all_ = errands(7)
+    for errand in all_[:6]:
         errand.losses = 1
-    assert [desk.give(errand).index for errand in (first, second)] == [0, 1]
-    assert desk.give(third) is None
-    assert desk.give(fresh) is not None  # whatever else there is goes on
-    desk.finish(desk.members[1], second.number)
-    assert desk.fill(desk.members[1]) == [third]
+    member = desk.members[0]
+    assert desk.give(all_[0]) and not any(desk.give(errand) for errand in all_[1:6])
+    assert desk.give(all_[6])  # whatever else there is goes on
+    desk.finish(member, 0)
+    assert desk.fill(member) == all_[1:3]
+    desk.finish(member, 1)
+    assert desk.fill(member) == all_[3:5]
+    desk.clear(member)
+    member.is_live = True
+    assert desk.fill(member) == all_[5:6]
 
 
 def test_a_lost_host_gives_back_what_it_had():

@@ -114,6 +114,7 @@ def test_500_verdicts_while_hosts_are_killed_at_random(kind, request):
                 if node is not None and least == 180:
                     await asyncio.to_thread(cluster.remove_node, node, allow_graceful=False)
                 else:
+                    await until(lambda: hosts_of(made))
                     os.kill(rng.choice(sorted(hosts_of(made).values())), signal.SIGKILL)
                 await until(lambda losses=losses: pool.take_metrics()["scoring/hosts_lost"] > losses)
 

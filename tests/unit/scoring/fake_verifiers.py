@@ -51,6 +51,9 @@ class Faulty:
             case "print":
                 print("x" * 10_000)
                 return Verdict.correct()
+            case "nap":
+                time.sleep(0.4)
+                return Verdict.correct(str(os.getpid()))
             case "pid":
                 return Verdict.correct(str(os.getpid()))
             case "prompt":

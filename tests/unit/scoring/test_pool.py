@@ -128,6 +128,22 @@ def test_200_mixed_verdicts_with_faults_all_end():
     assert all(v.seconds < DEADLINE_S + MARGIN_S for v in verdicts)
 
 
+def test_a_verdict_whose_worker_is_killed_from_outside_is_asked_for_again():
+    async def body() -> tuple[list[Verdict], int]:
+        async with pool(1) as p:
+            before = await p.verify("k", "pid", None)
+            os.kill(int(before.answer), signal.SIGKILL)  # an idle worker
+            idle = await p.verify("k", "pid", None)
+            later = asyncio.create_task(p.verify("k", "nap", None))
+            await asyncio.sleep(0.15)
+            os.kill(int(idle.answer), signal.SIGKILL)  # one at work
+            return [idle, await later], p.replaced
+
+    verdicts, replaced = asyncio.run(body())
+    assert [v.status for v in verdicts] == [Status.CORRECT, Status.CORRECT]
+    assert replaced == 2
+
+
 def test_what_a_crashed_verifier_started_dies_with_it():
     run(["child"])
     sleepers = []
