@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeVar
 
 from roll_core.checkpoint.saving import Saves, Saving
 from roll_core.checkpoint.store import Checkpoint, CheckpointStore
-from roll_core.errors import CheckpointError
+from roll_core.errors import CheckpointError, RollError
 
 logger = logging.getLogger(__name__)
 
@@ -94,6 +94,8 @@ class Saver:
         """Wait for what is under way when a run ends by an error of its own; what fails is logged, never raised."""
         try:
             self.finish()
+        except RollError as error:
+            logger.warning("the checkpoint that was being written is lost: %s", error)
         except Exception:
             logger.exception("the checkpoint that was being written is lost")
 

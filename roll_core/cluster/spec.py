@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from roll_core.errors import ConfigError
 
@@ -144,6 +144,7 @@ class WorkerHealth:
         return f"{self.role}[{self.index}] pid {self.pid} on {place}: {state if self.is_alive else 'lost'}{memory}"
 
 
+@runtime_checkable
 class Executor(Protocol):
     """Starts worker groups. `LocalExecutor` and `RayExecutor` differ in where the processes are and in nothing else."""
 

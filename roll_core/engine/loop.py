@@ -152,6 +152,7 @@ class Engine:
         with self._stage("credit", seconds, is_blocking=True):
             metrics |= parts.credit.advantages(batch)
             mini_batches = parts.credit.mini_batches(batch, self.step)
+        await self._saves.look_after()  # one that has become whole must not be lost with this update
         parts.observers.notify("roll_on_batch_ready", step=self.step, batch=batch)
         self._is_updating = True
         parts.feed.updating(self.step, is_last=self.step + 1 >= parts.config.steps)

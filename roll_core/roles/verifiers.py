@@ -7,7 +7,7 @@ import os
 import pickle
 import time
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Self
 
 from roll_core.cluster import Executor, Stuck, WorkerLost
 from roll_core.errors import RollError, unknown_name
@@ -93,6 +93,13 @@ class HostedVerifierPool:
         self._longest_s = 0.0
         self._own: VerifierPool | None = None
         self._state = "new"
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
 
     # --- life ---------------------------------------------------------------------------------------------------------
 

@@ -27,10 +27,10 @@ def context_for(kind: str, folder: Path) -> dict[str, Any]:
     if kind == "mixers":
         return {"domains": DOMAINS, "sizes": dict(SIZES), "seed": 0, "total_steps": 100}
     if kind == "rollout_backends":
-        return {"model": tiny_model(0), "seed": 0}
+        return {"model": tiny_model(0), "seed": 0, "executor": None}
     if kind == "train_strategies":
         setup = TrainSetup(model=tiny_model(0), optim=OptimSettings(lr=1e-2, betas=(0.9, 0.99)), total_steps=100)
-        return {"setup": setup}
+        return {"setup": setup, "executor": None}
     return {"cache": folder / "cache"}
 
 
