@@ -362,8 +362,14 @@ SMALL = {
         "domains.sums.data.size=8", "domains.sums.eval_data.size=4", "domains.sums.sampling.max_new_tokens=4",
         "batch.prompts=4", "batch.group_size=2",
     ],
+    "ray_async.yaml": [
+        "rollout.backend={use: local, replicas: 1}", "cluster={executor: local}", "faults={restarts: 0}",
+        "train.strategy={use: fsdp, world_size: 2}", "domains.sums.data.size=8", "domains.sums.eval_data.size=4",
+        "domains.people.data.size=8", "domains.people.eval_data.size=4", "domains.people.sampling.max_new_tokens=8",
+        "domains.sums.sampling.max_new_tokens=8", "batch.prompts=2", "batch.group_size=2",
+    ],
 }  # fmt: skip
-"""Overrides that make an example's run small."""
+"""Overrides that make an example's run small, and of what is installed here."""
 
 
 @pytest.mark.parametrize("name", sorted(p.name for p in (ROOT / "examples").glob("*.yaml")))

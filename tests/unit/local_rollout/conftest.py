@@ -9,7 +9,6 @@ import pytest
 import torch
 
 from roll_core.builtin.local_rollout.backend import LocalRolloutBackend
-from roll_core.builtin.local_rollout.linear import packing_works
 from roll_core.testing.tiny import make_tiny_model
 from roll_core.types import Completion, GenerateRequest, SamplingParams
 
@@ -45,11 +44,6 @@ def request(token_ids: Any, name: str = "r", seed: int = 1, prefix: Any = (), **
     return GenerateRequest(
         tuple(token_ids), SamplingParams(**sampling), seed, name, prefix_ids=tuple(int(t) for t in prefix)
     )
-
-
-def is_exact(precision: str) -> bool:
-    """Whether results do not depend on what a request is batched with, bit for bit."""
-    return packing_works(torch.float32 if precision == "float32" else torch.bfloat16)
 
 
 async def generate(backend: LocalRolloutBackend, *requests: GenerateRequest) -> list[Completion]:

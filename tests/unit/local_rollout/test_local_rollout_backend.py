@@ -10,6 +10,8 @@ import torch
 from torch.nn import functional
 
 from roll_core.builtin.local_rollout.backend import LocalRolloutBackend
+from roll_core.builtin.local_rollout.choice import make_backend
+from roll_core.builtin.local_rollout.linear import packing_works
 from roll_core.contracts import RolloutBackend, TensorInfo
 from roll_core.errors import BackendError
 from roll_core.plugin.component import Component
@@ -47,9 +49,14 @@ def same(a: Completion, b: Completion) -> None:
 
 def test_it_is_a_rollout_backend_with_a_derived_config(backend: LocalRolloutBackend, tiny: Path) -> None:
     assert isinstance(backend, RolloutBackend)
-    component = Component("local", LocalRolloutBackend)
-    options = component.config_model(("model", "seed")).model_fields
-    assert set(options) == {"max_slots", "max_tokens", "precision", "device"}
+    component = Component("local", make_backend)
+    options = component.config_model(("model", "seed", "executor")).model_fields
+    engine = {"max_slots", "max_tokens", "precision", "device"}
+    assert set(options) == engine | {"replicas", "cpus", "max_restarts", "stuck_s", "start_timeout_s"}
+    assert all(option.description for option in options.values())
+    in_driver = component.build({"max_slots": 2}, model=tiny, seed=0, executor=None)
+    assert isinstance(in_driver, LocalRolloutBackend)
+    asyncio.run(in_driver.close())
 
 
 def test_greedy_equals_generate(backend: LocalRolloutBackend, reference: Any, run: Any, make: Any) -> None:
@@ -94,6 +101,23 @@ def test_a_request_draws_the_same_alone_and_in_a_crowd(backend: LocalRolloutBack
     for one, completion in zip(requests, crowd, strict=True):
         same(run(backend, one)[0], completion)
     assert len({tuple(c.token_ids.tolist()) for c in crowd[::4]}) > 1  # seeds matter
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_what_a_request_is_batched_with_changes_no_bit(tiny: Path, run: Any, make: Any, precision: Any) -> None:
+    if not packing_works(getattr(torch, precision)):
+        pytest.skip("this processor multiplies a lone row in another order")
+    requests = [
+        make(PROMPTS[i // 3 % 4], str(i), seed=i, max_new_tokens=2 + 13 * (i % 6), top_k=7 * (i % 2)) for i in range(24)
+    ]
+    seen = []
+    for slots in (64, 1, 3, 7):
+        backend = LocalRolloutBackend(model=tiny, seed=3, max_slots=slots, max_tokens=slots, precision=precision)
+        asked = requests if slots % 2 else requests[::-1]
+        made = {one.request_id: one for one in run(backend, *asked)}
+        seen.append([(made[r.request_id].token_ids.tobytes(), made[r.request_id].logprobs.tobytes()) for r in requests])
+        asyncio.run(backend.close())
+    assert all(one == seen[0] for one in seen)
 
 
 def test_equal_prompts_are_computed_once(

@@ -16,6 +16,7 @@ import torch
 
 from roll_core.builtin.local_rollout.backend import LocalRolloutBackend
 from roll_core.builtin.local_rollout.choice import make_backend
+from roll_core.builtin.local_rollout.linear import packing_works
 from roll_core.builtin.local_rollout.replicas.backend import ReplicatedBackend
 from roll_core.cluster import Executor, LocalExecutor, RayExecutor, Seat, WorkerHealth, WorkerLost
 from roll_core.contracts import RolloutBackend, TensorInfo
@@ -59,11 +60,14 @@ async def generate(backend: RolloutBackend, asked: list[GenerateRequest]) -> lis
 
 
 def assert_same(made: list[Completion], expected: list[Completion]) -> None:
-    """Bit for bit."""
+    """Bit for bit, where the processor's library multiplies so."""
     for one, other in zip(made, expected, strict=True):
         assert one.request_id == other.request_id
         assert one.token_ids.tolist() == other.token_ids.tolist()
-        assert one.logprobs.tobytes() == other.logprobs.tobytes()
+        if packing_works(torch.float32):
+            assert one.logprobs.tobytes() == other.logprobs.tobytes()
+        else:
+            np.testing.assert_allclose(one.logprobs, other.logprobs, atol=1e-4)
         assert one.versions == other.versions
         assert one.finish_reason == other.finish_reason
         assert one.columns.keys() == other.columns.keys()

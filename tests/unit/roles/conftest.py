@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from roll_core.cluster import LocalExecutor, RayExecutor
-from roll_core.roles import RoleGroup, host_spec
+from roll_core.roles import RoleGroup, Room, host_spec
 
 HERE = Path(__file__).parent
 for folder in (HERE, HERE.parent / "scoring"):
@@ -63,7 +63,7 @@ def open_role():
 
     def start(executor, hosts=2, room=4, limits=QUICK, **kwargs):
         spec = host_spec("toys", "role_handlers:open_toy", hosts, kwargs, cpus=0.5)
-        group = RoleGroup(executor, spec, rooms={"work": room}, limits=limits)
+        group = RoleGroup(executor, spec, rooms={"work": Room.of(room)}, limits=limits)
         opened.append(group)
         assert group.start() == "toy"
         return group
