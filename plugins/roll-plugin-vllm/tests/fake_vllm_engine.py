@@ -25,16 +25,23 @@ async def start_engine(model: Path, options: VllmOptions) -> FakeEngine:
     return FakeEngine(options)
 
 
+async def slow(model: Path, options: VllmOptions) -> FakeEngine:
+    """Takes long to start, from the second time on."""
+    await asyncio.sleep(0.5)
+    return FakeEngine(options)
+
+
 class FakeEngine:
     """`engine_args` of the options say how it misbehaves.
 
     step_s: seconds a token takes. fail_at: raises at this position, once (file `marker`). exit_at: ends the process
-    there, once. refuse: load refuses weights whose first value is this. mute_at: says nothing more there, once.
+    there, once. mute_at: says nothing more there, once. refuse_stage: refuses any weights. refuse: load refuses weights
+    whose first value is this.
     """
 
     def __init__(self, options: VllmOptions) -> None:
         self.wants = options.engine_args
-        self.facts = Facts(200, VOCABULARY, options.sleep_mode, bool(options.max_lora_rank))
+        self.facts = Facts(200, VOCABULARY, options.sleep_mode)
         self.weights, self.version = 0, 0
         self.staged: int | None = None
         self.running = asyncio.Event()
@@ -90,6 +97,8 @@ class FakeEngine:
     async def stage(self, shipment: Shipment) -> None:
         attached = Attached(shipment)
         attached.verify()
+        if self.wants.get("refuse_stage"):
+            raise BackendError("not these")
         self.staged = int(next(iter(attached.tensors()))[1].flatten()[0])
 
     async def load(self, version: int) -> None:
@@ -104,6 +113,20 @@ class FakeEngine:
 
         self.weights = int(next(iter(load_file(folder / "adapter_model.safetensors").values())).flatten()[0])
         self.version = version
+
+    async def connect(self, route: str, info: dict[str, object]) -> None:
+        self.log.append(f"connect {route} {info}")
+
+    async def begin(self) -> None:
+        self.log.append("begin")
+
+    async def receive(self, info: dict[str, int]) -> None:
+        self.staged = info["value"]
+        if self.staged == self.wants.get("refuse"):
+            raise BackendError("these weights do not fit")
+
+    async def end(self, version: int) -> None:
+        await self.load(version)
 
     async def resume(self) -> None:
         self.running.set()

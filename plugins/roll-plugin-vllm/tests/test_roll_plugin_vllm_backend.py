@@ -9,70 +9,16 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import torch
-from fake_vllm_engine import VOCABULARY, token_at
+from fake_vllm_engine import VOCABULARY
+from inline_executor import InlineExecutor
+from vllm_cases import FAKE, Weights, expected, request, served, versions
 
-from roll_core.cluster import LocalExecutor
-from roll_core.contracts import TensorInfo
-from roll_core.errors import BackendError
+from roll_core.cluster import LocalExecutor, Seat, WorkerLost
+from roll_core.errors import BackendError, ConfigError
 from roll_core.testing.tiny import make_tiny_tokenizer
-from roll_core.types import GenerateRequest, PolicyRef, SamplingParams
-from roll_plugin_vllm.asks import mixed_seed
+from roll_core.types import PolicyRef
 from roll_plugin_vllm.backend import VllmBackend, make_backend
 from roll_plugin_vllm.options import VllmOptions
-
-FAKE = "fake_vllm_engine:start_engine"
-
-
-class Weights:
-    """One tensor, whose value stands for the whole model."""
-
-    def __init__(self, value):
-        self.value = value
-
-    def manifest(self):
-        return [TensorInfo("w", "float32", (4,))]
-
-    def tensors(self):
-        yield "w", torch.full((4,), float(self.value))
-
-
-class AdapterWeights(Weights):
-    def adapter_config(self):
-        return {"r": 4, "target_modules": {"q_proj"}}
-
-    def adapter_manifest(self):
-        return [TensorInfo("base_model.model.q_proj.lora_A.weight", "float32", (4,))]
-
-    def adapter_tensors(self):
-        yield "base_model.model.q_proj.lora_A.weight", torch.full((4,), 10.0 + self.value)
-
-
-def request(name="r", seed=0, group="", prefix=(), policy=None, **sampling):
-    params = SamplingParams(**{"max_new_tokens": 12, **sampling})
-    return GenerateRequest((1, 2), params, seed, name, group, prefix, policy)
-
-
-def expected(one, weights=0, start=0, stop=12):
-    seed = 0 if one.sampling.temperature == 0 else mixed_seed(one, 0)
-    return [token_at(weights, seed, position) for position in range(start, stop)]
-
-
-def served(body, folder=Path("model"), executor=None, **options):
-    """Run `body(backend)` on a loop of its own."""
-
-    async def run():
-        backend = VllmBackend(model=folder, seed=0, options=VllmOptions(**options), executor=executor, engine=FAKE)
-        try:
-            await asyncio.wait_for(body(backend), 60)
-        finally:
-            await backend.close()
-
-    asyncio.run(run())
-
-
-def versions(done):
-    return [(run.start, run.stop, run.policy.version) for run in done.versions]
 
 
 def test_requests_are_served_together_and_end_for_their_reasons():
@@ -155,7 +101,7 @@ def test_ids_must_differ_and_a_closed_backend_says_so():
 
 
 def test_several_event_loops_use_one_backend_after_each_other():
-    backend = VllmBackend(model=Path("m"), seed=0, engine=FAKE)
+    backend = VllmBackend(model=Path("m"), seed=0, engine=FAKE, executor=InlineExecutor())
     for _ in range(2):
         assert len(asyncio.run(backend.generate(request())).token_ids) == 12
     asyncio.run(backend.close())
@@ -175,123 +121,6 @@ def test_stop_strings_are_found_across_a_prefix(tmp_path):
         assert (rest.token_ids.tolist(), rest.finish_reason) == (whole[5:6], "stop")
 
     served(body, folder=tmp_path)
-
-
-# --- weights ---
-
-
-def test_tokens_after_an_update_carry_its_version_and_come_from_its_weights():
-    async def body(backend):
-        one = request(max_new_tokens=150)
-        task = asyncio.ensure_future(backend.generate(one))
-        await asyncio.sleep(0.06)
-        backend.sync_weights(Weights(3), 7)
-        assert backend.policy_version == 7
-        done = await task
-        (_, swap, first), (start, stop, second) = versions(done)
-        assert (first, start, stop, second) == (0, swap, 150, 7)
-        assert done.token_ids.tolist() == expected(one, stop=swap) + expected(one, 3, swap, 150)
-
-    served(body)
-
-
-def test_refused_weights_leave_the_old_ones():
-    async def body(backend):
-        backend.sync_weights(Weights(1), 1)
-        with pytest.raises(BackendError, match=r"version 2 were not taken over, version 1 stays.*do not fit"):
-            backend.sync_weights(Weights(13), 2)
-        assert backend.policy_version == 1
-        done = await backend.generate(request())
-        assert (done.token_ids.tolist(), versions(done)) == (expected(request(), 1), [(0, 12, 1)])
-        backend.sync_weights(Weights(2), 3)
-        assert (await backend.generate(request())).token_ids.tolist() == expected(request(), 2)
-
-    served(body, engine_args={"refuse": 13})
-
-
-def test_damaged_weights_leave_the_old_ones(monkeypatch):
-    from roll_plugin_vllm.segment import Segment
-
-    write = Segment.write.__func__
-
-    def damaged(cls, manifest, tensors):
-        segment = write(cls, manifest, tensors)
-        segment.memory[segment.shipment.entries[0].offset] ^= 1
-        return segment
-
-    async def body(backend):
-        monkeypatch.setattr(Segment, "write", classmethod(damaged))
-        with pytest.raises(BackendError, match="arrived damaged"):
-            backend.sync_weights(Weights(1), 1)
-        assert backend.policy_version == 0
-        assert (await backend.generate(request())).token_ids.tolist() == expected(request())
-
-    served(body)
-
-
-def test_only_the_adapter_travels_where_replicas_take_adapters():
-    async def body(backend):
-        backend.sync_weights(AdapterWeights(1), 4)
-        done = await backend.generate(request())
-        assert (done.token_ids.tolist(), versions(done)) == (expected(request(), 11), [(0, 12, 4)])
-
-    served(body, max_lora_rank=8)
-
-
-def test_machines_that_shared_memory_does_not_reach_get_the_bytes(monkeypatch):
-    from roll_plugin_vllm import replica
-    from roll_plugin_vllm.segment import Attached, SegmentUnreachable
-
-    def unreachable(shipment):
-        if shipment.path not in reached:
-            raise SegmentUnreachable("another machine")
-        return Attached(shipment)
-
-    reached = set()
-    receive = replica.Segment.receive
-
-    def received(shipment, content):
-        segment = receive(shipment, content)
-        reached.add(segment.shipment.path)
-        return segment
-
-    monkeypatch.setattr(replica, "Attached", unreachable)
-    monkeypatch.setattr(replica.Segment, "receive", received)
-
-    async def body(backend):
-        backend.sync_weights(Weights(5), 1)
-        assert reached
-        assert (await backend.generate(request())).token_ids.tolist() == expected(request(), 5)
-
-    served(body)
-
-
-def test_sleeping_replicas_take_new_weights_on_waking_up():
-    async def body(backend):
-        with pytest.raises(BackendError, match="sync them once"):
-            backend.sleep(2)
-        backend.sync_weights(Weights(1), 1)
-        backend.sleep(2)
-        task = asyncio.ensure_future(backend.generate(request()))
-        backend.sync_weights(Weights(2), 2)
-        await asyncio.sleep(0.05)
-        assert not task.done()
-        backend.wake_up()
-        done = await task
-        assert (done.token_ids.tolist(), versions(done)) == (expected(request(), 2), [(0, 12, 2)])
-
-    served(body, sleep_mode=True)
-
-
-def test_a_replica_without_sleep_mode_says_so():
-    async def body(backend):
-        with pytest.raises(BackendError, match="set sleep_mode"):
-            backend.sleep()
-
-    served(body)
-
-
-# --- replicas ---
 
 
 def test_an_engine_that_dies_is_replaced_and_nothing_is_lost(tmp_path):
@@ -316,15 +145,16 @@ def test_a_replica_that_falls_silent_is_replaced(tmp_path):
 
 def test_a_replica_that_keeps_failing_is_given_up_with_its_reason():
     async def body(backend):
-        replica = backend._fleet._seats["rollout[0]"].link
-        replica._replica._engine.is_dead = True
-        replica._arguments["engine"] = "fake_vllm_engine:nothing"
-        with pytest.raises(BackendError, match="every replica has failed"):
+        group = executor.groups["rollout-0"]
+        group.spec = replace(group.spec, kwargs={**group.spec.kwargs, "engine": "fake_vllm_engine:nothing"})
+        group.lose()
+        with pytest.raises(WorkerLost, match="every replica has failed"):
             await backend.generate(request())
-        with pytest.raises(BackendError, match="every replica has failed"):
+        with pytest.raises(WorkerLost, match="every replica has failed"):
             backend.sync_weights(Weights(1), 1)
 
-    served(body, max_restarts=1)
+    executor = InlineExecutor()
+    served(body, executor=executor, max_restarts=1)
 
 
 @pytest.fixture
@@ -341,7 +171,7 @@ def test_killed_replicas_lose_no_token_and_others_join_and_leave(workers):
         many = [request(f"r{i}", seed=i, group=f"g{i % 3}", max_new_tokens=150) for i in range(9)]
         tasks = [asyncio.ensure_future(backend.generate(one)) for one in many]
         await asyncio.sleep(0.1)
-        victim = backend._fleet._seats["rollout[0]"].link._group.greeting(0).pid
+        victim = backend._fleet._members["rollout-0"].link._group.greeting(0).pid
         os.kill(victim, signal.SIGKILL)
         for one, done in zip(many, await asyncio.gather(*tasks), strict=True):
             assert done.token_ids.tolist() == expected(one, 2, stop=150)
@@ -353,25 +183,109 @@ def test_killed_replicas_lose_no_token_and_others_join_and_leave(workers):
         await asyncio.sleep(0.05)
         assert {health.name for health in backend.health() if health.requests} >= {name}
         await asyncio.to_thread(backend.remove_replica, name)
-        await asyncio.to_thread(backend.remove_replica, "rollout[1]")
+        await asyncio.to_thread(backend.remove_replica, "rollout-1")
         for one, done in zip(many, await asyncio.gather(*tasks), strict=True):
             assert done.token_ids.tolist() == expected(one, 3, stop=150)
         deadline = time.monotonic() + 30
         while not all(health.is_live for health in backend.health()) and time.monotonic() < deadline:
             await asyncio.sleep(0.05)
-        assert [(health.name, health.restarts) for health in backend.health()] == [("rollout[0]", 1)]
+        assert [(health.name, health.restarts) for health in backend.health()] == [("rollout-0", 1)]
         with pytest.raises(BackendError, match="one must stay"):
-            backend.remove_replica("rollout[0]")
+            backend.remove_replica("rollout-0")
 
     served(body, executor=workers, replicas=2, engine_args={"step_s": 0.004})
 
 
-def test_one_replica_of_this_process_cannot_be_joined():
+def test_a_replica_lost_in_an_update_gets_the_new_weights_when_it_is_replaced():
     async def body(backend):
-        with pytest.raises(BackendError, match="give the backend an executor"):
-            backend.add_replica()
+        executor.groups["rollout-0"].lose()
+        backend.sync_weights(Weights(6), 3)
+        done = await backend.generate(request())
+        assert (done.token_ids.tolist(), versions(done)) == (expected(request(), 6), [(0, 12, 3)])
 
-    served(body)
+    executor = InlineExecutor()
+    served(body, executor=executor)
+
+
+def test_after_weights_were_refused_by_one_replica_all_of_them_take_the_next_ones():
+    async def body(backend):
+        for version in range(3):
+            executor.groups["rollout-1"].worker._engine.wants = {"refuse_stage": version < 2}
+            if version < 2:
+                with pytest.raises(BackendError, match="not taken over"):
+                    backend.sync_weights(Weights(9), version)
+        backend.sync_weights(Weights(2), 2)
+        for number in range(4):
+            one = request(f"r{number}", seed=number)
+            assert (await backend.generate(one)).token_ids.tolist() == expected(one, 2)
+        assert [health.restarts for health in backend.health()] == [0, 0]
+
+    executor = InlineExecutor()
+    served(body, executor=executor, replicas=2)
+
+
+def test_replicas_come_and_go_by_number_and_keep_what_they_have():
+    async def body(backend):
+        backend.sync_weights(Weights(3), 5)
+        many = [request(f"r{i}", seed=i, max_new_tokens=150) for i in range(8)]
+        tasks = [asyncio.ensure_future(backend.generate(one)) for one in many]
+        await asyncio.sleep(0.05)
+        for count in (3, 3, 1, 2):
+            await asyncio.to_thread(backend.scale, count)
+            assert [health.is_live for health in backend.health()] == [True] * count
+        for one, done in zip(many, await asyncio.gather(*tasks), strict=True):
+            assert done.token_ids.tolist() == expected(one, 3, stop=150)
+            assert versions(done) == [(0, 150, 5)]
+        with pytest.raises(ConfigError, match="at least one replica"):
+            backend.scale(0)
+
+    served(body, engine_args={"step_s": 0.003})
+
+
+def test_counts_and_devices_come_from_the_placement():
+    seats = (Seat(0, (0, 1)), Seat(0, (2, 3)), Seat(1, (0, 1)))
+    executor = InlineExecutor({"rollout": seats})
+
+    async def body(backend):
+        assert {seat for spec in executor.specs for seat in spec.seats} == set(seats)
+        with pytest.raises(ConfigError, match="the placement has 3 seats for rollout"):
+            backend.scale(4)
+        backend.scale(2)
+        backend.scale(3)
+        taken, returned = executor.specs[:3], executor.specs[3]
+        left = next(spec for spec in taken if spec.role not in {health.name for health in backend.health()})
+        assert returned.seats == left.seats
+
+    served(body, executor=executor)
+    for written, planned in ({"replicas": 2}, "3"), ({"tensor_parallel": 4}, "2"):
+        with pytest.raises(ConfigError, match=f"the placement has {planned}"):
+            VllmOptions(**written).seated(seats)
+    shared = VllmOptions().seated((Seat(0, (0,), 0.4), Seat(0, (1,), 0.4)))
+    assert (shared.fraction, VllmOptions(memory_fraction=0.3).seated(seats).fraction) == (0.4, 0.3)
+    with pytest.raises(ConfigError, match=r"\[1, 2\] devices each"):
+        VllmOptions().seated((Seat(0, (0,)), Seat(0, (1, 2))))
+
+
+def test_closing_after_a_loss_is_quick_and_silent(caplog):
+    async def run():
+        backend = VllmBackend(
+            model=Path("m"), seed=0, options=VllmOptions(replicas=2), executor=executor, engine="fake_vllm_engine:slow"
+        )
+        task = asyncio.ensure_future(backend.generate(request(max_new_tokens=150)))
+        await asyncio.sleep(0.05)
+        for group in executor.groups.values():
+            group.lose()
+        await asyncio.sleep(0.2)  # both are being replaced
+        caplog.clear()
+        started = time.monotonic()
+        await backend.close()
+        assert time.monotonic() - started < 15
+        with pytest.raises(BackendError, match="closed"):
+            await task
+        assert caplog.records == []
+
+    executor = InlineExecutor()
+    asyncio.run(run())
 
 
 def test_without_vllm_the_factory_says_what_to_install():

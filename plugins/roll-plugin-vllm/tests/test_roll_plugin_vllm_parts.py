@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 import importlib.metadata
+import socket
 import subprocess
 import sys
 import time
+from datetime import timedelta
 from pathlib import Path
 
 import numpy as np
@@ -13,13 +15,14 @@ import torch
 from roll_core.contracts import TensorInfo
 from roll_core.errors import BackendError
 from roll_core.types import GenerateRequest, SamplingParams
-from roll_plugin_vllm import versions
+from roll_plugin_vllm import routes, versions
 from roll_plugin_vllm.asks import Piece, Span, mixed_seed, position_seed
-from roll_plugin_vllm.engine import kept_set
+from roll_plugin_vllm.broadcasts import Broadcasts, checksum
 from roll_plugin_vllm.flight import Flight
 from roll_plugin_vllm.options import VllmOptions
 from roll_plugin_vllm.router import Router
 from roll_plugin_vllm.segment import Attached, Segment, SegmentUnreachable, Shipment
+from roll_plugin_vllm.vllm_engine import kept_set
 
 
 def request(**sampling):
@@ -230,6 +233,11 @@ def test_missing_and_unsupported_versions_are_named(monkeypatch):
     assert versions.supported_build() == versions.Build("0.32.4", True)
 
 
+def test_what_the_plugin_sets_itself_cannot_be_set():
+    with pytest.raises(ValueError, match="engine_args sets model"):
+        VllmOptions(engine_args={"model": "x"})
+
+
 def test_adapters_need_a_rank():
     with pytest.raises(ValueError, match="max_lora_rank"):
         VllmOptions(adapters={"x": "/x"})
@@ -278,3 +286,62 @@ def is_running(pid):
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
         return False
+
+
+# --- the way of the weights ---
+
+CPU, GPU0, GPU1 = "", "GPU-0", "GPU-1"
+
+
+@pytest.mark.parametrize(
+    ("wish", "trainer", "replicas", "way"),
+    [
+        ("auto", {CPU}, [()], "shared_memory"),
+        ("auto", {CPU}, [(GPU0,)], "shared_memory"),
+        ("auto", {GPU0}, [(GPU1,)], "nccl"),
+        ("auto", {GPU0}, [(GPU0,)], "ipc"),
+        ("auto", {GPU0}, [(GPU0,), (GPU1,)], "shared_memory"),
+        ("auto", {GPU0, GPU1}, [("GPU-2",)], "shared_memory"),
+        ("auto", {GPU0}, [()], "shared_memory"),
+        ("gloo", {CPU}, [()], "gloo"),
+        ("nccl", {CPU}, [(GPU1,)], "the trainer's weights are not on one device of this process \\(host memory\\)"),
+        ("nccl", {GPU0}, [(GPU0,)], "share GPU-0, on which NCCL takes one process"),
+        ("ipc", {GPU0}, [(GPU1,)], "replicas are on other devices than the trainer \\(GPU-1\\)"),
+    ],
+)
+def test_ways_follow_from_devices(monkeypatch, wish, trainer, replicas, way):
+    monkeypatch.setattr(routes, "identifier", lambda device: device)
+    if way in ("shared_memory", "gloo", "nccl", "ipc"):
+        assert routes.choose(wish, frozenset(trainer), replicas) == way
+    else:
+        with pytest.raises(BackendError, match=f"transfer is {wish}, but .*{way}"):
+            routes.choose(wish, frozenset(trainer), replicas)
+
+
+RECEIVER = """
+import sys, torch
+from datetime import timedelta
+from roll_plugin_vllm.broadcasts import Broadcasts, checksum
+group = Broadcasts("127.0.0.1", int(sys.argv[1]), 1, 2, timedelta(seconds=60))
+for shape, kind in (((3, 5), torch.bfloat16), ((), torch.float32), ((0,), torch.float32), ((4,), torch.int64)):
+    tensor = torch.empty(shape, dtype=kind)
+    group.broadcast(tensor)
+    print(checksum(tensor))
+"""
+
+
+def test_broadcasts_reach_another_process():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    child = subprocess.Popen([sys.executable, "-c", RECEIVER, str(port)], stdout=subprocess.PIPE, text=True)
+    sent = [
+        torch.arange(15, dtype=torch.bfloat16).reshape(3, 5),
+        torch.tensor(2.5),
+        torch.empty(0),
+        torch.tensor([1, -2, 3, 4]),
+    ]
+    group = Broadcasts("127.0.0.1", port, 0, 2, timedelta(seconds=60))
+    for tensor in sent:
+        group.broadcast(tensor)
+    assert child.communicate(timeout=60)[0].split() == [str(checksum(tensor)) for tensor in sent]

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 class AdapterSource(Protocol):
     """A weight source that can give the adapter without the model it belongs to."""
 
-    def adapter_config(self) -> Mapping[str, Any]:
-        """What peft writes to `adapter_config.json` (rank, alpha, target modules ...)."""
+    def adapter_config(self) -> Mapping[str, Any] | None:
+        """What peft writes to `adapter_config.json` (rank, alpha, target modules ...); None without an adapter."""
         ...
 
     def adapter_manifest(self) -> Sequence[TensorInfo]:

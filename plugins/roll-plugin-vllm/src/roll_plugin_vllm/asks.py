@@ -79,7 +79,8 @@ class Facts:
     max_length: int
     vocabulary: int
     can_sleep: bool
-    has_adapters: bool
+    devices: tuple[str, ...] = ()
+    """Identifiers of the devices its workers use ("GPU-1a2b..."); empty on CPUs."""
 
 
 def mixed_seed(request: GenerateRequest, run_seed: int) -> int:

@@ -3,30 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import logging
+import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-from roll_core.cluster import Executor, LocalExecutor, WorkerSpec
+from roll_core.cluster import Executor, LocalExecutor
 from roll_core.contracts import WeightSource
-from roll_core.errors import BackendError
+from roll_core.errors import BackendError, ConfigError
 from roll_core.types import Completion, GenerateRequest
 from roll_plugin_vllm.asks import Facts, mixed_seed
 from roll_plugin_vllm.fleet import Fleet
 from roll_plugin_vllm.flight import Flight
-from roll_plugin_vllm.links import GroupLink, Link, ThreadLink
+from roll_plugin_vllm.member import ReplicaHealth
 from roll_plugin_vllm.options import VllmOptions
 from roll_plugin_vllm.replica import DEFAULT_ENGINE
-from roll_plugin_vllm.seat import ReplicaHealth
+from roll_plugin_vllm.starter import ROLE, Starter
 from roll_plugin_vllm.update import Update
 from roll_plugin_vllm.versions import supported_build
 
 logger = logging.getLogger(__name__)
-
-ROLE = "rollout"
-"""Role of the replicas' processes."""
 
 
 def make_backend(*, model: Path, seed: int, executor: Executor | None = None, **values: Any) -> VllmBackend:
@@ -43,16 +40,19 @@ class VllmBackend:
     for a token depends a little on what it is batched with. `set_barrier` has no effect on which steps vLLM makes: a
     rollout that is stopped early may have more or fewer tokens from run to run.
 
+    Every replica is a worker process. Without an executor the backend starts one of its own, on this machine, so that a
+    replica can be replaced, joined by others and ended, and the process of the trainer never imports vLLM.
+
     Args:
         model: Hugging Face folder.
         seed: the run's seed; it is mixed into every request's random stream.
         options: see `VllmOptions`.
-        executor: starts the replicas' processes. None runs a single replica in this process, and several as child
-            processes of this machine.
+        executor: starts the replicas' processes; None starts them on this machine, and ends them with `close`.
         engine: what generates inside a replica (`replica.start_replica`).
 
     Raises:
         BackendError: vLLM is missing, unsupported, or cannot serve the model.
+        ConfigError: options and the run's placement contradict each other.
     """
 
     def __init__(
@@ -64,23 +64,20 @@ class VllmBackend:
         executor: Executor | None = None,
         engine: str = DEFAULT_ENGINE,
     ) -> None:
-        self._options = options or VllmOptions()
-        self._gpus = 0.0
-        if engine == DEFAULT_ENGINE:
-            self._gpus = 0.0 if supported_build().is_cpu else float(self._options.tensor_parallel)
+        is_cpu = engine != DEFAULT_ENGINE or _is_cpu_build(options or VllmOptions())
+        seats = executor.seats(ROLE) if executor is not None else None
+        self._options = (options or VllmOptions()).seated(seats)
         self._seed = seed
-        self._arguments = {"model": Path(model), "options": self._options, "engine": engine}
-        self._owned = LocalExecutor() if executor is None and self._options.replicas > 1 else None
-        self._executor: Executor | None = executor or self._owned
-        self._names = (f"{ROLE}[{number}]" for number in itertools.count())
-        self._fleet = Fleet(self._options)
         self._running: dict[str, Flight] = {}
         self._is_closed = False
+        self._scaling = threading.Lock()
+        starting: Executor = LocalExecutor() if executor is None else executor
+        self._own = starting if executor is None else None
+        arguments = {"model": Path(model), "options": self._options, "engine": engine}
+        self._start = Starter(starting, arguments, self._options, seats, is_cpu=is_cpu)
+        self._fleet = Fleet(self._options, self._start.give_back)
         try:
-            links = self._start(self._options.replicas, ROLE)
-            for link in links:
-                self._fleet.join(link)
-            self._facts: Facts = links[0].call("facts", timeout_s=self._options.answer_timeout_s, what="facts").result()
+            self._grow(self._options.count)
         except BaseException:
             self._end()
             raise
@@ -96,7 +93,8 @@ class VllmBackend:
         """Generate one continuation.
 
         Raises:
-            BackendError: the request cannot be served, or every replica has failed.
+            BackendError: the request cannot be served.
+            WorkerLost: every replica has failed, and none could be replaced.
         """
         if self._is_closed:
             raise BackendError("the rollout backend was closed")
@@ -129,10 +127,10 @@ class VllmBackend:
 
         Raises:
             BackendError: the weights do not fit or arrived damaged; the old ones stay in use.
+            WorkerLost: every replica has failed, and none could be replaced.
         """
-        put = self._executor.put if self._executor is not None else None
-        update = Update.of(source, version, with_adapters=bool(self._options.max_lora_rank), put=put)
-        self._fleet.publish(update)
+        update = Update.of(source, version, with_adapters=bool(self._options.max_lora_rank), put=self._start.put)
+        self._fleet.publish(update, source)
 
     def set_barrier(self, barrier: Callable[[], Awaitable[None]] | None) -> None:
         """Nothing: vLLM decides on its steps itself (see the class)."""
@@ -159,22 +157,38 @@ class VllmBackend:
         """Take the memory back, with the weights of the last sync, also of one made meanwhile."""
         self._fleet.publisher.wake_up()
 
-    def add_replica(self) -> str:
-        """Start one more replica while the run goes on; returns its name. Blocks until it serves.
+    def scale(self, replicas: int) -> None:
+        """Let replicas join or leave while the run goes on; returns when those that join serve.
+
+        Those that join get the weights of now first. Requests of those that leave (the least busy ones) go on
+        elsewhere, from their tokens.
 
         Raises:
-            BackendError: there is no executor to start it with.
+            ConfigError: a count that cannot be, or more than the placement has seats for.
+            Exception: whatever a replica raised that could not start; the others stay.
         """
-        if self._executor is None:
-            raise BackendError("a replica of this process cannot be joined by others: give the backend an executor")
-        name = next(self._names)
-        (link,) = self._start(1, name.replace("[", "-").rstrip("]"), name)
-        self._fleet.join(link)
-        return name
+        if replicas < 1:
+            raise ConfigError(f"rollout needs at least one replica, got {replicas}")
+        with self._scaling:
+            serving = sorted(self._fleet.health(), key=lambda one: (one.is_live, one.load))
+            if len(serving) < replicas:
+                self._grow(replicas - len(serving))
+            for one in serving[: len(serving) - replicas] if len(serving) > replicas else ():
+                self._fleet.leave(one.name)
+
+    def add_replica(self) -> str:
+        """Start one more replica while the run goes on; returns its name. See `scale`."""
+        with self._scaling:
+            return self._grow(1)[0]
 
     def remove_replica(self, name: str) -> None:
-        """Let a replica go while the run goes on; its requests go on elsewhere, from their tokens."""
-        self._fleet.leave(name)
+        """Let one replica go while the run goes on. See `scale`.
+
+        Raises:
+            BackendError: there is none of that name, or no other one.
+        """
+        with self._scaling:
+            self._fleet.leave(name)
 
     def health(self) -> list[ReplicaHealth]:
         """Every replica: whether it serves, its load, how often it was replaced."""
@@ -182,33 +196,28 @@ class VllmBackend:
 
     # --- inside -------------------------------------------------------------------------------------------------------
 
-    def _start(self, count: int, role: str, name: str = "") -> list[Link]:
-        """Start replicas; blocks until they are ready."""
-        names = [name] if name else [next(self._names) for _ in range(count)]
-        if self._executor is None:
-            link = ThreadLink(names[0], self._arguments, self._options.start_timeout_s)
-            try:
-                link.start()
-            except BaseException:
-                link.close()
-                raise
-            return [link]
-        spec = WorkerSpec(
-            role=role,
-            factory="roll_plugin_vllm.replica:start_replica",
-            count=count,
-            kwargs=self._arguments,
-            gpus=self._gpus,
-            cpus=self._options.cpus_per_replica,
-            is_restartable=True,
-        )
-        group = self._executor.start(spec, timeout_s=self._options.start_timeout_s)
-        return [GroupLink(group, index, name) for index, name in enumerate(names)]
+    def _grow(self, count: int) -> list[str]:
+        links = self._start(count)
+        try:
+            for link in links:
+                self._fleet.join(link)
+        except BaseException:
+            known = {one.name for one in self._fleet.health()}
+            for link in links:
+                if link.name not in known:
+                    self._start.end(link)
+            raise
+        return [link.name for link in links]
 
     def _end(self) -> None:
         self._fleet.close()
-        if self._owned is not None:
-            self._owned.close()
+        if self._own is not None:
+            self._own.close()
+
+    @property
+    def _facts(self) -> Facts:
+        assert self._fleet.facts is not None  # the first replica has joined
+        return self._fleet.facts
 
     def _flight(self, request: GenerateRequest) -> Flight:
         problem = self._problem(request)
@@ -238,3 +247,14 @@ class VllmBackend:
             ),
         }
         return next((text for text, is_so in problems.items() if is_so), "")
+
+
+def _is_cpu_build(options: VllmOptions) -> bool:
+    """Whether the vLLM that is installed here computes on CPUs; checks that it can do what is asked for."""
+    build = supported_build()
+    if build.is_cpu and options.sleep_mode:
+        raise BackendError(
+            "sleep_mode: vLLM's CPU build has no sleep mode (its worker says 'sleep mode is not supported on CPU, "
+            "ignore it.' and keeps the memory); leave it off"
+        )
+    return build.is_cpu

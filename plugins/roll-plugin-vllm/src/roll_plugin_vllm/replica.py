@@ -1,4 +1,4 @@
-"""One engine as the driver calls it, in this process or in a worker's: asks in, pieces out, weights in two phases."""
+"""One engine as the driver calls it, in a worker process: asks in, pieces out, weights in two phases or directly."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from roll_plugin_vllm.stopping import StopText
 _GATHER_S = 0.004
 """How long a piece waits for others before all of them are sent together."""
 
-DEFAULT_ENGINE = "roll_plugin_vllm.engine:start_engine"
+DEFAULT_ENGINE = "roll_plugin_vllm.vllm_engine:start_engine"
 
 
 async def start_replica(model: Path, options: VllmOptions, engine: str = DEFAULT_ENGINE) -> Replica:
@@ -191,6 +191,28 @@ class Replica:
             await self._load(version)
         finally:
             await self._engine.resume()
+
+    async def connect(self, route: str, info: Mapping[str, Any]) -> None:
+        """Meet the trainer, so that weights can come directly."""
+        await self._engine.connect(route, info)
+
+    async def begin(self) -> None:
+        """Pause for weights that come directly; `finish` goes on."""
+        await self._engine.pause()
+        await self._engine.begin()
+
+    async def receive(self, info: Mapping[str, Any]) -> None:
+        """Load direct weights, or a part of them.
+
+        Raises:
+            BackendError: they are damaged or do not fit; what is in use is neither old nor new.
+        """
+        await self._engine.receive(info)
+
+    async def finish(self, version: int) -> None:
+        """Direct weights are complete."""
+        await self._engine.end(version)
+        await self._engine.resume()
 
     async def _load(self, version: int) -> None:
         if self._staged_adapter is None:

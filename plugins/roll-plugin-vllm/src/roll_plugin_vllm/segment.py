@@ -9,13 +9,13 @@ from __future__ import annotations
 import mmap
 import os
 import secrets
-import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 import torch
+import xxhash
 from torch import Tensor
 
 from roll_core.contracts import TensorInfo
@@ -35,7 +35,7 @@ class Entry:
     offset: int
     nbytes: int
     checksum: int
-    """CRC-32 of its bytes."""
+    """XXH3 (64 bits) of its bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +76,7 @@ class Segment:
         self._descriptor = os.memfd_create("roll-weights", os.MFD_CLOEXEC)
         os.ftruncate(self._descriptor, nbytes)
         self.memory = mmap.mmap(self._descriptor, nbytes)
+        self.devices: frozenset[torch.device] = frozenset()
         self.shipment = Shipment(f"/proc/{os.getpid()}/fd/{self._descriptor}", nbytes, "", ())
 
     @classmethod
@@ -128,7 +129,8 @@ class Segment:
                     f"the weight source delivered '{name}' with shape {tuple(tensor.shape)}, announced {place.shape}"
                 )
             target.copy_(tensor.detach())
-            checksum = zlib.crc32(view[place.offset : place.offset + place.nbytes])
+            self.devices |= {tensor.device}
+            checksum = xxhash.xxh3_64_intdigest(view[place.offset : place.offset + place.nbytes])
             yield Entry(name, place.dtype, place.shape, place.offset, place.nbytes, checksum)
         if outstanding:
             raise BackendError(f"the weight source did not deliver {', '.join(sorted(outstanding)[:8])}")
@@ -169,9 +171,9 @@ class Attached:
         """
         with memoryview(self._memory) as view:
             for entry in self.shipment.entries:
-                found = zlib.crc32(view[entry.offset : entry.offset + entry.nbytes])
+                found = xxhash.xxh3_64_intdigest(view[entry.offset : entry.offset + entry.nbytes])
                 if found != entry.checksum:
-                    told = f"checksum {found:08x}, sent {entry.checksum:08x}"
+                    told = f"checksum {found:016x}, sent {entry.checksum:016x}"
                     raise BackendError(f"the weights of '{entry.name}' arrived damaged: {told}")
 
     def tensors(self) -> Iterator[tuple[str, Tensor]]:

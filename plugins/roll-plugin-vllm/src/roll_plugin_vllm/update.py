@@ -1,13 +1,15 @@
-"""New weights on their way to replicas, as one transaction: everywhere prepared and checked, then taken over."""
+"""New weights on their way to replicas: a copy that stays until the next ones, and the two phases that hand it over."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
+
+import torch
 
 from roll_core.contracts import WeightSource
 from roll_plugin_vllm.adapters import AdapterSource
-from roll_plugin_vllm.links import Link
+from roll_plugin_vllm.link import Link, call_all
 from roll_plugin_vllm.segment import Segment
 
 
@@ -39,37 +41,41 @@ class Update:
     def of(
         cls, source: WeightSource, version: int, *, with_adapters: bool, put: Callable[[Any], Any] | None = None
     ) -> Update:
-        """Copy what `source` publishes into shared memory; only its adapter, where replicas take adapters.
+        """Copy what `source` publishes into shared memory; only its adapter, where both sides have one.
 
         Raises:
             BackendError: the source delivers something else than it announces.
         """
         if with_adapters and isinstance(source, AdapterSource):
-            segment = Segment.write(source.adapter_manifest(), source.adapter_tensors())
-            return cls(segment, version, source.adapter_config(), put)
+            config = source.adapter_config()
+            if config is not None:
+                return cls(Segment.write(source.adapter_manifest(), source.adapter_tensors()), version, config, put)
         return cls(Segment.write(source.manifest(), source.tensors()), version, None, put)
 
-    def prepare(self, links: Iterable[Link], timeout_s: float) -> dict[str, Exception]:
+    @property
+    def devices(self) -> frozenset[torch.device]:
+        """Where the source's tensors were."""
+        return self._segment.devices
+
+    def prepare(self, links: Mapping[str, Link], timeout_s: float) -> dict[str, Exception]:
         """First phase, on all of `links` at once; returns the errors of those it failed on, by name."""
-        chosen = {link.name: link for link in links}
         shipment, what = self._segment.shipment, f"receiving weights of version {self.version}"
-        answers, failed = _all(chosen, "prepare", shipment, self._config, timeout_s=timeout_s, what=what)
-        remote = {name: link for name, link in chosen.items() if answers.get(name) is False}
+        answers, failed = call_all(links, "prepare", shipment, self._config, timeout_s=timeout_s, what=what)
+        remote = {name: link for name, link in links.items() if answers.get(name) is False}
         if remote:
             content = self._remote_content()
-            _, errors = _all(remote, "prepare", shipment, self._config, content, timeout_s=timeout_s, what=what)
+            _, errors = call_all(remote, "prepare", shipment, self._config, content, timeout_s=timeout_s, what=what)
             failed |= errors
         return failed
 
-    def discard(self, links: Iterable[Link], timeout_s: float) -> None:
+    def discard(self, links: Mapping[str, Link], timeout_s: float) -> None:
         """Let `links` forget what they prepared; those that cannot are lost anyway."""
-        _all({link.name: link for link in links}, "discard", timeout_s=timeout_s, what="giving up prepared weights")
+        call_all(links, "discard", timeout_s=timeout_s, what="giving up prepared weights")
 
-    def commit(self, links: Iterable[Link], timeout_s: float) -> dict[str, Exception]:
+    def commit(self, links: Mapping[str, Link], timeout_s: float) -> dict[str, Exception]:
         """Second phase; returns the errors of those it failed on, by name."""
-        chosen = {link.name: link for link in links}
         what = f"taking over weights of version {self.version}"
-        return _all(chosen, "commit", self.version, timeout_s=timeout_s, what=what)[1]
+        return call_all(links, "commit", self.version, timeout_s=timeout_s, what=what)[1]
 
     def close(self) -> None:
         """Give the memory up; replicas that have it mapped keep it."""
@@ -84,18 +90,3 @@ class Update:
             content = self._segment.content()
             self._content = content if self._put is None else self._put(content)
         return self._content
-
-
-def _all(
-    links: Mapping[str, Link], method: str, *args: Any, timeout_s: float, what: str
-) -> tuple[dict[str, Any], dict[str, Exception]]:
-    """Call a method of several replicas; their answers and their errors, by name."""
-    futures = {name: link.call(method, *args, timeout_s=timeout_s, what=what) for name, link in links.items()}
-    answers: dict[str, Any] = {}
-    errors: dict[str, Exception] = {}
-    for name, future in futures.items():
-        try:
-            answers[name] = future.result()
-        except Exception as error:  # noqa: BLE001 - every failure is the caller's to judge
-            errors[name] = error
-    return answers, errors

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from roll_plugin_vllm.asks import position_seed
 from roll_plugin_vllm.lifeline import end_with
+from roll_plugin_vllm.routes import identifier
 from roll_plugin_vllm.transfer import register
 
 SEED, POSITION = "roll_seed", "roll_position"
@@ -56,24 +57,25 @@ class WorkerExtension:
     """Methods added to vLLM's worker, called through `collective_rpc`."""
 
     model_runner: Any
+    device: torch.device
     use_v2_model_runner: bool
 
-    def roll_prepare(self, owner: int) -> bool:
+    def roll_prepare(self, owner: int) -> tuple[bool, str]:
         """Make draws depend on their position, and tie this process to the replica's.
 
         Args:
             owner: process id of the replica.
 
         Returns:
-            Whether the model runner draws by position itself.
+            Whether the model runner draws by position itself; what names the worker's device, empty on CPUs.
         """
         threading.Thread(target=end_with, args=(owner,), name="roll-lifeline", daemon=True).start()
         if self.use_v2_model_runner:
-            return True
+            return True, identifier(self.device)
         sampler = self.model_runner.sampler
         if not isinstance(sampler.topk_topp_sampler, PositionedSampler):
             sampler.topk_topp_sampler = PositionedSampler(sampler.topk_topp_sampler, self.model_runner)
-        return False
+        return False, identifier(self.device)
 
 
 register()

@@ -6,15 +6,18 @@ import threading
 import time
 from dataclasses import dataclass, field
 
+from roll_plugin_vllm.asks import Facts
 from roll_plugin_vllm.flight import Flight
-from roll_plugin_vllm.links import Link
+from roll_plugin_vllm.link import Link
 
 
 @dataclass(slots=True, eq=False)
-class Seat:
+class Member:
     """A replica, the requests that are with it, and how it is. Changed under the fleet's lock."""
 
     link: Link
+    facts: Facts | None = None
+    """Known while it serves."""
     flights: dict[str, Flight] = field(default_factory=dict)
     """By the key of their present attempt."""
     is_live: bool = False
@@ -32,6 +35,11 @@ class Seat:
     def name(self) -> str:
         """The replica's name."""
         return self.link.name
+
+    @property
+    def life(self) -> tuple[str, int]:
+        """Names the process: a replaced one is another."""
+        return self.name, self.restarts
 
     def silence_s(self) -> float:
         """Seconds for which requests have waited here without a single token."""
