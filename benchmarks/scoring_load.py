@@ -1,10 +1,12 @@
 """The scoring pool under a step's load: mixed verdicts of real verifiers, with faults among them.
 
-    python benchmarks/scoring_load.py [--verdicts 2000] [--faults 0.01] [--timeout 2]
+    python benchmarks/scoring_load.py [--verdicts 2000] [--faults 0.01] [--timeout 2] [--hosts 2 [--executor ray]]
 
 Draws answers of five domains (math, code, instructions, choice, JSON), right and wrong ones, and injects verifiers that
 hang, crash, run out of memory or raise. Prints, per domain, verdicts by status and latencies, then how long the faults
-held a worker. The last line is `verdicts/s <n> failures <counted> lost <m>`; lost must be 0.
+held a worker. With `--hosts` the same answers are judged again by so many verifier hosts of an executor, which share
+the workers, and the verdicts are compared. The last line is `verdicts/s <n> failures <counted> lost <m>`; lost must be
+0.
 """
 
 from __future__ import annotations
@@ -22,8 +24,10 @@ from typing import Any
 
 from faulty_verifier import FAULTS, FaultyVerifier
 
+from roll_core.cluster import LocalExecutor, RayExecutor
 from roll_core.plugin.host import Host
-from roll_core.scoring import VerifierPool
+from roll_core.roles import HostedVerifierPool
+from roll_core.scoring import VerdictPool, VerifierPool
 from roll_core.types import Verdict
 
 Row = tuple[str, str, Any]
@@ -40,12 +44,40 @@ def main() -> None:
     specs = {domain: host.spec("verifiers", use, {}) for domain, use in USES.items()}
     specs["faulty"] = host.spec("verifiers", FaultyVerifier, {})
     pool = VerifierPool(specs, workers=options.workers, timeout_s=options.timeout, memory_gib=2.0)
-    verdicts, seconds, replaced = asyncio.run(_judge(pool, rows))
+    verdicts = _run(pool, rows, options.timeout, compared=[])
+    if options.hosts:
+        with _executor(options.executor, host) as executor:
+            workers = max(options.workers // options.hosts, 1)
+            print(f"\n{options.hosts} hosts of {workers} workers each, by the {executor.name} executor:")
+            hosted = HostedVerifierPool(
+                specs,
+                executor,
+                hosts=options.hosts,
+                workers=workers,
+                timeout_s=options.timeout,
+                memory_gib=2.0,
+                host_cpus=0.5,
+            )
+            _run(hosted, rows, options.timeout, compared=verdicts)
+
+
+def _executor(name: str, host: Host) -> LocalExecutor | RayExecutor:
+    return LocalExecutor(host) if name == "local" else RayExecutor(host)
+
+
+def _run(pool: VerdictPool, rows: list[Row], timeout_s: float, compared: list[Verdict]) -> list[Verdict]:
+    """Judge all rows, and print how it went and how many verdicts are as before."""
+    verdicts, seconds, metrics = asyncio.run(_judge(pool, rows))
     _report(rows, verdicts)
+    if compared:
+        same = sum(now.status is before.status for now, before in zip(verdicts, compared, strict=True))
+        print(f"{same} of {len(rows)} verdicts are the same; {metrics['scoring/hosts_lost']:.0f} hosts lost")
+    replaced = int(metrics["scoring/workers_replaced"])
     failures = sum(verdict.score is None for verdict in verdicts)
     slowest = max(verdict.seconds for verdict in verdicts)
-    print(f"slowest verdict {slowest:.2f} s (deadline {options.timeout:g} s), {replaced} workers replaced")
+    print(f"slowest verdict {slowest:.2f} s (deadline {timeout_s:g} s), {replaced} workers replaced")
     print(f"verdicts/s {len(rows) / seconds:.0f} failures {failures} lost {len(rows) - len(verdicts)}")
+    return verdicts
 
 
 def _options() -> argparse.Namespace:
@@ -54,16 +86,21 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--faults", type=float, default=0.01, help="share of verdicts that are faults")
     parser.add_argument("--timeout", type=float, default=2.0, help="deadline of a verdict in seconds")
     parser.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--hosts", type=int, default=0, help="verifier hosts beside the pool of this process")
+    parser.add_argument("--executor", choices=("local", "ray"), default="local")
     parser.add_argument("--seed", type=int, default=0)
     return parser.parse_args()
 
 
-async def _judge(pool: VerifierPool, rows: list[Row]) -> tuple[list[Verdict], float, int]:
-    async with pool:
+async def _judge(pool: VerdictPool, rows: list[Row]) -> tuple[list[Verdict], float, dict[str, float]]:
+    await pool.start()
+    try:
         await asyncio.gather(*(pool.verify(*row) for row in rows[:20] if row[0] != "faulty"))  # warms the workers up
         start = time.perf_counter()
         verdicts = await asyncio.gather(*(pool.verify(*row) for row in rows))
-        return list(verdicts), time.perf_counter() - start, pool.replaced
+        return list(verdicts), time.perf_counter() - start, pool.take_metrics()
+    finally:
+        await pool.close()
 
 
 def _rows(count: int, faults: float, rng: random.Random) -> Iterator[Row]:

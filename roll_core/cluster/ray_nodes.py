@@ -43,7 +43,7 @@ def join_cluster(address: str | None) -> None:
     try:
         if host and port.isdigit():
             socket.create_connection((host, int(port)), timeout=_REACH_S).close()
-        ray.init(address=address, log_to_driver=False, logging_level=logging.WARNING, **options)
+        ray.init(address=written or "local", log_to_driver=False, logging_level=logging.WARNING, **options)
     except (OSError, ConnectionError) as error:
         raise PlacementError(f"no Ray cluster answers at '{written}' ({error}); {help_text}") from error
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from roll_core.roles.errand import Answer, Place
 from roll_core.roles.group import RoleGroup, RoleLimits
 from roll_core.roles.host import Handler, host_spec
+from roll_core.roles.roster import Room
 from roll_core.roles.verifiers import HostedVerifierPool
 
-__all__ = ["Answer", "Handler", "HostedVerifierPool", "Place", "RoleGroup", "RoleLimits", "host_spec"]
+__all__ = ["Answer", "Handler", "HostedVerifierPool", "Place", "RoleGroup", "RoleLimits", "Room", "host_spec"]

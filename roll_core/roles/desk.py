@@ -6,6 +6,7 @@ import copy
 import itertools
 import logging
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
@@ -143,10 +144,11 @@ class Desk:
             for errand in overdue:
                 self._roster.finish(member, errand.number)
             if overdue and not member.condemned:
-                member.condemned = f"{overdue[0].what}: no answer for {overdue[0].bound_s:g} s, which is the bound"
+                member.condemned = f"{overdue[0].what}: no answer within its bound ({overdue[0].bound_s:g} s)"
             condemned, name = member.condemned, f"{self.role}[{member.index}]"
         for errand in overdue:
-            text = f"driver waits for {name}: {errand.what}; no answer for {errand.bound_s:g} s, which is the bound"
+            passed_s = time.monotonic() - errand.sent
+            text = f"driver waits for {name}: {errand.what}; no answer for {passed_s:.1f} s, which is over its bound"
             errand.fail(Stuck(text, self.role, [member.index], errand.what))
         if condemned:
             raise WorkerLost(f"{name} is of no use: {condemned}", self.role, member.index)

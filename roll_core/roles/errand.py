@@ -36,7 +36,7 @@ class Errand:
     request: bytes
     lane: str
     bound_s: float
-    """Longest time at one host, in seconds."""
+    """Longest time that serving it may take, in seconds."""
     what: str
     retries: int
     place: Place | None = None
@@ -45,11 +45,13 @@ class Errand:
     """How many hosts have ended while they had it."""
     sent: float = 0.0
     """Monotonic time at which it went to its host."""
+    due: float = 0.0
+    """Monotonic time at which the host has had it for too long, what was there before it included."""
 
     @property
     def is_overdue(self) -> bool:
-        """Whether its host has had it for longer than it may."""
-        return time.monotonic() - self.sent > self.bound_s
+        """Whether its host has had it for too long."""
+        return time.monotonic() > self.due
 
     @property
     def is_suspect(self) -> bool:

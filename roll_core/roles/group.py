@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -14,14 +15,14 @@ from roll_core.cluster.waits import WAITS, Wait
 from roll_core.roles.desk import Desk
 from roll_core.roles.errand import Answer, Place
 from roll_core.roles.host import Reply
-from roll_core.roles.roster import Member, Roster
+from roll_core.roles.roster import Member, Room, Roster
 
 logger = logging.getLogger(__name__)
 
-_PULL_S = 2.0
+_PULL_S = 1.0
 """How long a host may have nothing to say before it says so."""
 _END_S = 10.0
-"""How long a host's thread may take to notice that it is over."""
+"""How long the hosts' threads may take to notice that it is over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +51,12 @@ class RoleGroup:
     Args:
         executor: starts the processes.
         spec: made by `host.host_spec`.
-        rooms: requests of each lane that a host may have at a time; further ones wait here.
+        rooms: how many requests of each lane a host may have at a time; further ones wait here.
         limits: bounds.
     """
 
     def __init__(
-        self, executor: Executor, spec: WorkerSpec, *, rooms: Mapping[str, int], limits: RoleLimits | None = None
+        self, executor: Executor, spec: WorkerSpec, *, rooms: Mapping[str, Room], limits: RoleLimits | None = None
     ) -> None:
         self.role = spec.role
         self._executor = executor
@@ -102,8 +103,9 @@ class RoleGroup:
         if group is None:
             return
         self._end(group)
+        deadline = time.monotonic() + _END_S
         for pump in self._pumps:
-            pump.join(_END_S)
+            pump.join(max(deadline - time.monotonic(), 0.0))
         if is_missing:
             self._end(group)  # one may just have been put in its place
 
@@ -123,7 +125,8 @@ class RoleGroup:
         Args:
             request: what the handler is to serve.
             lane: one of `rooms`.
-            bound_s: how long a host may have it; a host that has it for longer is replaced.
+            bound_s: how long serving it may take (what a host had before it comes on top); a host that takes longer
+                is replaced.
             what: what it is, in the words of a message.
             retries: how often it may go to another host when its own is lost; 0 where serving it twice does harm.
             place: the host it needs, because of what that remembers. It does not wait for room, and is never retried.

@@ -15,6 +15,8 @@ Order = tuple[int, bytes]
 """A request and its number."""
 Reply = tuple[int, bytes | None, str]
 """Number; the answer, or None and why there is none."""
+_LINGER_S = 0.002
+"""How long the first answer waits for others that come right after it."""
 
 
 class Handler(Protocol):
@@ -99,6 +101,8 @@ class RoleHost:
             self._news.clear()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._news.wait(), wait_s)
+            if self._tasks:
+                await asyncio.sleep(_LINGER_S)
         replies, self._done = self._done, []
         return replies, dict(self._handler.vitals())
 

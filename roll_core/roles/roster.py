@@ -7,8 +7,32 @@ import time
 from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Self
 
 from roll_core.roles.errand import Errand, Place
+
+_LONG_S = 0.1
+"""A request that is with a host for longer waits there rather than here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """How many requests of a lane a host may have at a time.
+
+    A host that runs dry while something waits is given more ahead, up to `most`; one that takes long gets less again,
+    down to `least`. So messages are few where requests are quick, and none waits behind slow ones while others are
+    idle.
+    """
+
+    at_once: int
+    """How many it serves at a time; the others wait there."""
+    least: int
+    most: int
+
+    @classmethod
+    def of(cls, count: int) -> Self:
+        """As many as it serves at a time, and no more."""
+        return cls(count, count, count)
 
 
 @dataclass(slots=True, eq=False)
@@ -22,6 +46,8 @@ class Member:
     """What it has, by number."""
     loads: Counter[str] = field(default_factory=Counter)
     """How much of it by lane."""
+    rooms: dict[str, int] = field(default_factory=dict)
+    """How much it may have by lane, for now."""
     failures: int = 0
     """Losses and failed starts since it last answered a request."""
     condemned: str = ""
@@ -54,12 +80,13 @@ class Roster:
 
     Args:
         hosts: how many.
-        rooms: requests of each lane that a host may have at a time. A lane is for requests that are served alike.
+        rooms: of each lane. A lane is for requests that are served alike.
     """
 
-    def __init__(self, hosts: int, rooms: Mapping[str, int]) -> None:
-        self.members = [Member(index) for index in range(hosts)]
-        self.rooms = dict(rooms)
+    def __init__(self, hosts: int, rooms: Mapping[str, Room]) -> None:
+        least = {lane: room.least for lane, room in rooms.items()}
+        self.members = [Member(index, rooms=dict(least)) for index in range(hosts)]
+        self._rooms = dict(rooms)
         self.longest_queue = 0
         """Most requests that have waited at a time, since somebody last asked."""
         self._queues: dict[str, deque[Errand]] = {lane: deque() for lane in rooms}
@@ -97,6 +124,9 @@ class Roster:
         """What waits and goes to a host now."""
         if not member.is_live:
             return []
+        for lane, queue in self._queues.items():
+            if queue and not member.loads[lane]:
+                member.rooms[lane] = min(2 * member.rooms[lane], self._rooms[lane].most)
         chosen: list[Errand] = []
         for queue in (self._suspects, *self._queues.values()):
             while queue and (queue[0].future.done() or self._fits(queue[0], member)):
@@ -112,6 +142,8 @@ class Roster:
         if errand is not None:
             member.loads[errand.lane] -= 1
             self._suspects_at_once += errand.is_suspect
+            if time.monotonic() - errand.sent > _LONG_S:
+                member.rooms[errand.lane] = max(member.rooms[errand.lane] - 1, self._rooms[errand.lane].least)
         return errand
 
     def clear(self, member: Member) -> list[Errand]:
@@ -143,12 +175,14 @@ class Roster:
         return self.members[place.index].is_live and self.members[place.index].life == place.life
 
     def _fits(self, errand: Errand, member: Member) -> bool:
-        if member.loads[errand.lane] >= self.rooms[errand.lane]:
+        if member.loads[errand.lane] >= member.rooms[errand.lane]:
             return False
         return not errand.is_suspect or member.suspects < self._suspects_at_once
 
     def _assign(self, errand: Errand, member: Member) -> None:
+        ahead, room = member.loads[errand.lane], self._rooms[errand.lane]
         errand.sent = time.monotonic()
+        errand.due = errand.sent + errand.bound_s * (1 + ahead // room.at_once)
         member.given += 1
         member.errands[errand.number] = errand
         member.loads[errand.lane] += 1

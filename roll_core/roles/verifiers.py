@@ -14,6 +14,7 @@ from roll_core.errors import RollError, unknown_name
 from roll_core.roles.desk import RoleClosed
 from roll_core.roles.group import RoleGroup, RoleLimits
 from roll_core.roles.host import host_spec
+from roll_core.roles.roster import Room
 from roll_core.roles.verifier_host import VerifierFacts, unpack_verdict
 from roll_core.scoring import VerifierPool, VerifierSpec
 from roll_core.scoring.pool import UNPICKLABLE
@@ -21,8 +22,8 @@ from roll_core.scoring.serve import VerifyRequest
 from roll_core.types import Prompt, Rollout, Verdict
 
 ROLE = "verifiers"
-_AHEAD = 2
-"""Synchronous verdicts that a host has for each of its workers: the next one is there when the last is done."""
+_LEAST, _MOST = 2, 16
+"""Synchronous verdicts that a host has for each of its workers: the next ones are there when the last is done."""
 _RENAMED = {"requests_retried": "verdicts_retried", "requests_lost": "verdicts_lost"}
 
 
@@ -36,6 +37,8 @@ class HostedVerifierPool:
       it is replaced like a lost one.
     * Verifiers that only the driver's process can build run there, as without hosts.
     * When no host is left and none comes up, what waits becomes an error, and `verify` and `check` raise `WorkerLost`.
+
+    Hosts ask for no devices: on Ray, a verifier with a model of its own runs on the CPU there.
 
     Args:
         specs: how each verifier is built, by the key that `verify` is called with.
@@ -87,7 +90,8 @@ class HostedVerifierPool:
             cpus=float(workers) if host_cpus is None else host_cpus,
             env={"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1")},  # of each worker, not of the whole host
         )
-        rooms = {"sync": _AHEAD * workers, "async": concurrency}
+        ahead = Room(workers, _LEAST * workers, _MOST * workers)
+        rooms = {"sync": ahead, "async": Room.of(concurrency)}
         self._group = RoleGroup(executor, spec, rooms=rooms, limits=self._limits)
         self._facts = VerifierFacts({}, ())
         self._longest_s = 0.0
@@ -215,14 +219,13 @@ class HostedVerifierPool:
         return found | {"scoring/workers_replaced": float(self.replaced)}
 
     def _bound_s(self, kind: str, limit_s: float) -> float:
-        """How long a host may have a verdict.
+        """How long a verdict may take; for a host that does not keep its verifiers' deadlines, as hosts do.
 
-        The host keeps its verifiers' deadlines itself. This is for a host that does not: those ahead of it may use up
-        their deadlines, and their workers have to be started anew.
+        A worker may have to be started anew before it and once meanwhile (one that was killed is asked again).
         """
         if kind == "async":
             return limit_s + self._limits.silence_s
-        return _AHEAD * (self._longest_s + self._start_timeout_s) + self._limits.silence_s
+        return 2 * self._longest_s + self._start_timeout_s + self._limits.silence_s
 
     def _error(self, key: str, reason: str, detail: str, started: float) -> Verdict:
         spec = self._specs[key]

@@ -1,1 +1,1 @@
-"""Generation on transformers in one process: continuous batching over a slot cache, on a CPU or one GPU."""
+"""Generation on transformers: continuous batching over a slot cache, in the driver or in replicas of its own."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TypedDict
 
 from roll_core.builtin.device import Precision
 from roll_core.builtin.local_rollout.backend import LocalRolloutBackend
@@ -10,6 +11,13 @@ from roll_core.builtin.local_rollout.replicas.backend import ReplicatedBackend
 from roll_core.builtin.local_rollout.replicas.fleet import Bounds
 from roll_core.cluster import Executor
 from roll_core.errors import ConfigError
+
+
+class _Engine(TypedDict):
+    max_slots: int
+    max_tokens: int | None
+    precision: Precision
+    device: str
 
 
 def make_backend(
@@ -39,8 +47,8 @@ def make_backend(
         cpus: processor cores, and so threads, of one replica.
         max_restarts: replacements of one replica in a row, without a request that ended in between, after which it is
             given up. When the last one is, the run is told that it lost its workers.
-        stuck_s: seconds without an answer of a replica, or without a decode step while it has requests, after which it
-            is replaced; also the bound on taking over weights.
+        stuck_s: seconds without an answer of a replica, or without a step while it has requests, after which it is
+            replaced; also the bound on taking over weights.
         start_timeout_s: bound on the start of a replica, in seconds.
         max_slots: requests decoded together (by each replica); more wait.
         max_tokens: first length of a slot in tokens, prompt included. Slots grow on demand; null starts from what
@@ -49,22 +57,19 @@ def make_backend(
         device: `auto` takes the GPU when there is one.
 
     Raises:
-        ConfigError: replicas without an executor, or counts and bounds that cannot be.
-        BackendError: the model cannot be loaded or run.
+        ConfigError, BackendError: options that cannot be; a model that cannot be loaded or run.
     """
     if replicas < 0 or cpus < 1 or max_restarts < 0 or stuck_s <= 0 or start_timeout_s <= 0:
         raise ConfigError(
             "rollout.backend: replicas and max_restarts must not be negative, cpus at least 1, stuck_s and "
             f"start_timeout_s positive; got {replicas}, {max_restarts}, {cpus}, {stuck_s} and {start_timeout_s}"
         )
+    engine: _Engine = {"max_slots": max_slots, "max_tokens": max_tokens, "precision": precision, "device": device}
     if not replicas:
-        return LocalRolloutBackend(
-            model=model, seed=seed, max_slots=max_slots, max_tokens=max_tokens, precision=precision, device=device
-        )
+        return LocalRolloutBackend(model=model, seed=seed, **engine)
     if executor is None:
         raise ConfigError(
-            f"rollout.backend.replicas is {replicas}, but nothing starts their processes; set cluster.executor to "
-            "local or ray, or replicas to 0"
+            f"rollout.backend.replicas is {replicas}, but cluster.executor starts no processes; set it to local or ray"
         )
     return ReplicatedBackend(
         model=model,
@@ -73,5 +78,5 @@ def make_backend(
         replicas=replicas,
         cpus=cpus,
         bounds=Bounds(start_s=start_timeout_s, silence_s=stuck_s, restarts=max_restarts),
-        options={"max_slots": max_slots, "max_tokens": max_tokens, "precision": precision, "device": device},
+        options=engine,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -12,6 +12,8 @@ from roll_core.contracts import TensorInfo
 
 _PEFT_PREFIX = "base_model.model."
 _PEFT_BASE = ".base_layer."
+_ADAPTER = "default"
+"""PEFT's name for the one adapter there is."""
 
 
 class ModelWeights:
@@ -49,6 +51,26 @@ class ModelWeights:
             merged = tensor if merge is None else (tensor.float() + merge().float()).to(self._dtype or tensor.dtype)
             yield name, merged.to(self._dtype) if self._dtype and merged.is_floating_point() else merged
 
+    # What a backend that serves adapters asks for, where only the adapter is trained.
+
+    def adapter_config(self) -> Mapping[str, Any] | None:
+        """PEFT's configuration of the adapter; None where the whole model is trained."""
+        return self._model.peft_config[_ADAPTER].to_dict() if hasattr(self._model, "peft_config") else None
+
+    def adapter_manifest(self) -> Sequence[TensorInfo]:
+        """Name as PEFT writes it, dtype and shape of every tensor of the adapter, in the order of `adapter_tensors`."""
+        return [
+            TensorInfo(name, str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape))
+            for name, tensor in self.adapter_tensors()
+        ]
+
+    def adapter_tensors(self) -> Iterator[tuple[str, Tensor]]:
+        """The adapter's tensors, one after the other; not to be changed by who reads them."""
+        from peft import get_peft_model_state_dict
+
+        for name, tensor in get_peft_model_state_dict(self._model, adapter_name=_ADAPTER).items():
+            yield name, tensor.detach()
+
     def _own(self) -> Iterator[tuple[str, Tensor, Callable[[], Tensor] | None]]:
         """Canonical name, tensor, and what adapters add to it, if any."""
         from peft.tuners.lora import LoraLayer
@@ -68,4 +90,4 @@ class ModelWeights:
 
 
 def _delta(layer: Any) -> Callable[[], Tensor]:
-    return lambda: layer.get_delta_weight("default")
+    return lambda: layer.get_delta_weight(_ADAPTER)

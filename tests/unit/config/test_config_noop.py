@@ -29,6 +29,8 @@ EVAL = "    eval_data: test.jsonl\n"
         ("rollout: {mode: one_step, on_stale: wait}", "rollout.on_stale", "rollout.mode is 'one_step'"),
         ("cluster: {address: auto}", "cluster.address", "set cluster.executor: ray"),
         ("scoring: {workers: 0, timeout_s: 3}", "scoring.timeout_s", "set scoring.workers to 1 or more"),
+        ("scoring: {hosts: 2}", "scoring.hosts", "set cluster.executor to local or ray"),
+        ("scoring: {host_cpus: 2}", "scoring.host_cpus", "set scoring.hosts"),
     ],
 )
 def test_keys_without_effect_are_errors(fail, small, extra, place, advice):
@@ -56,6 +58,8 @@ def test_keys_without_effect_are_errors(fail, small, extra, place, advice):
         "eval: {every: 0, at_start: false, at_end: false, greedy: false}",
         "scoring: {workers: 1, timeout_s: 3}",
         "scoring: {workers: 0}",
+        "scoring: {hosts: 0}",
+        "scoring: {hosts: 2, host_cpus: 0.5}\ncluster: {executor: local}",
         "rollout: {early_stop: false}",
         "rollout: {early_stop: true}\nfilters: [informative_groups]",
     ],

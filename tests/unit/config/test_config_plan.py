@@ -83,6 +83,11 @@ def test_bounds_of_the_algorithm(fail, small):
     assert "algorithm.correction.low (run.yaml:6): 2.0 is not below correction.high 2.0" in message
 
 
+def test_hosts_need_workers(fail, small):
+    message = fail(f"{small}scoring: {{hosts: 1, workers: 0}}\n", "cluster.executor=local")
+    assert message.startswith("scoring.workers (run.yaml:6): a verifier host judges in worker processes of its own")
+
+
 def test_a_group_of_one_is_allowed_and_warned_of(load, small):
     assert size_warnings(load(small).config) == []
     [warning] = size_warnings(load(small, "batch.group_size=1", "filters=[informative_groups]").config)

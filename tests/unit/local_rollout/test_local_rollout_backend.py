@@ -11,7 +11,6 @@ from torch.nn import functional
 
 from roll_core.builtin.local_rollout.backend import LocalRolloutBackend
 from roll_core.builtin.local_rollout.choice import make_backend
-from roll_core.builtin.local_rollout.linear import packing_works
 from roll_core.contracts import RolloutBackend, TensorInfo
 from roll_core.errors import BackendError
 from roll_core.plugin.component import Component
@@ -101,23 +100,6 @@ def test_a_request_draws_the_same_alone_and_in_a_crowd(backend: LocalRolloutBack
     for one, completion in zip(requests, crowd, strict=True):
         same(run(backend, one)[0], completion)
     assert len({tuple(c.token_ids.tolist()) for c in crowd[::4]}) > 1  # seeds matter
-
-
-@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
-def test_what_a_request_is_batched_with_changes_no_bit(tiny: Path, run: Any, make: Any, precision: Any) -> None:
-    if not packing_works(getattr(torch, precision)):
-        pytest.skip("this processor multiplies a lone row in another order")
-    requests = [
-        make(PROMPTS[i // 3 % 4], str(i), seed=i, max_new_tokens=2 + 13 * (i % 6), top_k=7 * (i % 2)) for i in range(24)
-    ]
-    seen = []
-    for slots in (64, 1, 3, 7):
-        backend = LocalRolloutBackend(model=tiny, seed=3, max_slots=slots, max_tokens=slots, precision=precision)
-        asked = requests if slots % 2 else requests[::-1]
-        made = {one.request_id: one for one in run(backend, *asked)}
-        seen.append([(made[r.request_id].token_ids.tobytes(), made[r.request_id].logprobs.tobytes()) for r in requests])
-        asyncio.run(backend.close())
-    assert all(one == seen[0] for one in seen)
 
 
 def test_equal_prompts_are_computed_once(

@@ -158,6 +158,8 @@ def test_a_request_of_a_lost_replica_begins_anew_on_another(fleet: Fleet) -> Non
     assert flight.future.result(LONG_S).request_id == "x"
     assert second.taken
     wait_for(lambda: first.restarts == 1 and fleet.loads()["r0"] == 0)
+    counts = {"rollout/replicas_live": 2, "rollout/replicas_lost": 1, "rollout/requests_redone": 1}
+    assert fleet.metrics() == counts
 
 
 def test_requests_wait_while_no_replica_serves(fleet: Fleet) -> None:

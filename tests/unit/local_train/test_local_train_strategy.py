@@ -212,6 +212,26 @@ def test_lora_learns_and_leaves_the_base_alone(make_setup, make_batch, objective
     assert not torch.equal(merged["model.layers.0.mlp.down_proj.weight"], base["model.layers.0.mlp.down_proj.weight"])
 
 
+def test_an_adapter_is_published_as_peft_loads_it(make_setup, make_batch, objective, tiny, tmp_path) -> None:
+    from peft import LoraConfig, PeftModel
+    from safetensors.torch import save_file
+
+    batch = make_batch(gaps=False)
+    batch.columns["advantages"] = batch.loss_mask.astype(np.float32)
+    strategy = make(make_setup(lora=LoraSettings(rank=4), optim=OptimSettings(lr=3e-2)))
+    strategy.update(batch, [objective(batch)])
+    source = strategy.weight_source()
+    tensors = dict(source.adapter_tensors())
+    assert [(i.name, i.shape) for i in source.adapter_manifest()] == [(n, tuple(t.shape)) for n, t in tensors.items()]
+    LoraConfig(**source.adapter_config()).save_pretrained(tmp_path)
+    save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, tmp_path / "adapter_model.safetensors")
+    base = AutoModelForCausalLM.from_pretrained(tiny, dtype=torch.float32)
+    merged = PeftModel.from_pretrained(base, tmp_path).merge_and_unload().state_dict()
+    for name, tensor in published(strategy).items():
+        torch.testing.assert_close(tensor.float(), merged[name], atol=1e-6, rtol=1e-6)
+    assert make(make_setup()).weight_source().adapter_config() is None
+
+
 def test_lora_targets_that_do_not_exist(make_setup) -> None:
     with pytest.raises(BackendError, match="adapters"):
         make(make_setup(lora=LoraSettings(targets=("nothing",))))

@@ -24,7 +24,8 @@ class ReplicatedBackend:
 
     What a request draws, and with which log-probabilities, is what `LocalRolloutBackend` makes of it, wherever it runs:
     see there for how exactly. A request whose replica is lost or leaves begins anew on another one, hence with the same
-    result, unless the weights have changed meanwhile.
+    result, unless the weights have changed meanwhile. The driver keeps a packed copy of the last weights, for replicas
+    that join or are replaced.
 
     Args:
         model: Hugging Face folder, which every machine sees.
@@ -158,6 +159,10 @@ class ReplicatedBackend:
                 self._grow(replicas - len(loads))
             for name in sorted(loads, key=loads.__getitem__)[: max(len(loads) - replicas, 0)]:
                 self._fleet.leave(name)
+
+    def take_metrics(self) -> dict[str, float]:
+        """`rollout/replicas_live`; since the start, `rollout/replicas_lost` and `rollout/requests_redone`."""
+        return self._fleet.metrics()
 
     def _grow(self, count: int) -> None:
         groups = self._starter.start(count)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 import threading
 import time
@@ -63,6 +64,8 @@ class Fleet:
         self._waiting: list[Flight] = []
         self._is_closed = False
         self._hopeless: Exception | None = None
+        self._lost = 0
+        self._redone = 0
 
     # --- requests -----------------------------------------------------------------------------------------------------
 
@@ -222,6 +225,16 @@ class Fleet:
         with self._lock:
             return {name: self._router.load(name) if one.is_live else -1 for name, one in self._members.items()}
 
+    def metrics(self) -> dict[str, float]:
+        """How the replicas are, and what has become of them since the start."""
+        with self._lock:
+            live, lost, redone = len(self._live()), self._lost, self._redone
+        return {
+            "rollout/replicas_live": float(live),
+            "rollout/replicas_lost": float(lost),
+            "rollout/requests_redone": float(redone),
+        }
+
     def _take_away(self, member: Member) -> list[Flight]:
         with self._lock:
             member.is_live = False
@@ -234,6 +247,9 @@ class Fleet:
         """Have the requests of a lost replica begun anew elsewhere and put a fresh one in its place; whether it did."""
         flights = self._take_away(member)
         logger.warning("%s is lost; its %d requests begin anew: %s", member.name, len(flights), error)
+        with self._lock:
+            self._lost += 1
+            self._redone += len(flights)
         for flight in flights:
             flight.losses += 1
             if flight.losses < _MOST_LOSSES:
@@ -302,10 +318,11 @@ class Fleet:
                 member.flights = {}
             self._lock.notify_all()
         for flight in flights:
-            flight.fail(failure)
+            flight.fail(copy.copy(failure))
 
     def _failure(self) -> Exception | None:
-        return BackendError("the rollout backend was closed") if self._is_closed else self._hopeless
+        """What makes every request impossible, if anything; whoever gets it may add notes of his own."""
+        return BackendError("the rollout backend was closed") if self._is_closed else copy.copy(self._hopeless)
 
     # --- weights and end ----------------------------------------------------------------------------------------------
 

@@ -69,10 +69,12 @@ class Replica:
 
     async def abort(self, request_id: str) -> None:
         """End a request; the tokens made so far come with the news."""
+        await asyncio.sleep(0)  # one that was taken just before has begun then
         self._backend.abort(request_id)
 
     async def drop(self, request_id: str) -> None:
         """End a request that nobody waits for."""
+        await asyncio.sleep(0)  # as in `abort`
         task = self._tasks.get(request_id)
         if task is not None:
             task.cancel()
