@@ -115,7 +115,7 @@ def _merged(role: str, wishes: dict[str, Any], ref: ComponentRef, options: Mappi
     for option, wish in names.items():
         written = ref.options.get(option)
         if wishes[wish] is None:
-            wishes[wish] = options.get(option)
+            wishes[wish] = options.get(option) or None  # 0 replicas: none of their own
         elif written is not None and written != wishes[wish]:
             raise ConfigError(
                 f"{place}.{option} is {written!r} and cluster.{role}.{wish} is {wishes[wish]!r}; write one of them"

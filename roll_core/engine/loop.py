@@ -165,6 +165,8 @@ class Engine:
             self._sync()
         self._is_updating = False
         metrics |= self._saves.take_metrics()
+        take_metrics = getattr(parts.backend, "take_metrics", None)
+        metrics |= take_metrics() if take_metrics is not None else {}
         if parts.executor is not None:
             metrics |= parts.executor.transfers.take_metrics()
         metrics |= rollout_metrics(rollouts, seconds.times, is_ahead=parts.feed.is_ahead)

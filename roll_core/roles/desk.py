@@ -153,8 +153,8 @@ class Desk:
         if condemned:
             raise WorkerLost(f"{name} is of no use: {condemned}", self.role, member.index)
 
-    def take_off(self, member: Member, error: Exception) -> int:
-        """Count the loss of a host and give what it had to others; returns how much it had."""
+    def take_off(self, member: Member, error: Exception) -> None:
+        """Count the loss of a host and give what it had to others."""
         with member.sending, self._lock:
             member.life += 1
             member.failures += 1
@@ -174,7 +174,6 @@ class Desk:
                 errand.fail(lost)
             else:
                 self._dispatch(errand)
-        return len(errands)
 
     def take_in(self, member: Member, *, is_fresh: bool = True) -> None:
         """Let a started host serve."""

@@ -190,8 +190,8 @@ class RoleGroup:
     def _replace(self, group: WorkerGroup, member: Member, error: Exception) -> bool:
         """Let others do what a lost host had, and put a fresh one in its place; whether that came about."""
         name = f"{self.role}[{member.index}]"
-        count = self._desk.take_off(member, error)
-        logger.warning("%s is lost, with %d requests: %s", name, count, error)
+        logger.warning("%s is lost, with %d requests: %s", name, len(member.errands), error)
+        self._desk.take_off(member, error)
         while not self._desk.is_over:
             if self._desk.is_hopeless(self._limits.failures):
                 self._desk.abandon(error)

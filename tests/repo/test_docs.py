@@ -344,7 +344,8 @@ def digits(response: str, reference: object) -> float:
 
 def test_every_documented_metric_exists() -> None:
     """The last fixed word of each name stands in the code that reports metrics."""
-    code = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "roll_core").rglob("*.py"))
+    files = [*(ROOT / "roll_core").rglob("*.py"), *(ROOT / "plugins").glob("*/src/**/*.py")]
+    code = "\n".join(path.read_text(encoding="utf-8") for path in files)
     for name in documented():
         word = [part for part in re.sub(r"\[.*?\]", "", name).split("/") if "<" not in part][-1]
         assert re.sub(r"^run_|_s$", "", word) in code, name
