@@ -24,15 +24,15 @@ class Chaos:
         longest_s: longest wait between a committed step and the kill.
     """
 
-    def __init__(self, folder: Path, watcher: Popen[str], seed: int, longest_s: float = 1.0) -> None:
+    def __init__(self, folder: Path, watcher: Popen[str], seed: int, longest_s: float = 0.5) -> None:
         self.killed: Counter[str] = Counter()
         self._folder = folder
         self._watcher = watcher
         self._random = random.Random(seed)
         self._longest_s = longest_s
 
-    def run(self, roles: list[str], every: int) -> None:
-        """Kill one process of each of `roles`, in this order, one every so many steps, until the run has ended."""
+    def run(self, roles: list[str]) -> None:
+        """Kill one process of each of `roles`, in this order, each after one more committed step; then let it end."""
         todo, next_step = list(roles), 1
         while self._watcher.poll() is None:
             status = self._status()
@@ -40,7 +40,7 @@ class Chaos:
                 time.sleep(self._random.uniform(0, self._longest_s))
                 if self._kill(todo[0]):
                     todo.pop(0)
-                    next_step = status["step"] + every
+                    next_step = status["step"] + 1
             time.sleep(0.02)
 
     def _kill(self, role: str) -> bool:

@@ -16,6 +16,7 @@ from chaos import Chaos
 from run_files import rows_of, tokens_of, weights_of
 
 STEPS = 30
+PAUSING = {"rollfile": str(Path(__file__).parent / "pausing.py")}
 EVENTS = [
     "rollout", "judge", "actor", "verifiers", "driver", "rollout", "actor", "judge", "rollout", "driver", "verifiers",
 ]  # fmt: skip
@@ -64,9 +65,9 @@ def check_books(folder: Path) -> None:
 def test_a_synchronous_run_comes_to_the_same_whatever_is_killed(processes: dict[str, Any], tmp_path: Path) -> None:
     with start(processes | {"folder": str(tmp_path / "straight")}, tmp_path) as undisturbed:
         assert undisturbed.wait(300) == 0, (tmp_path / "straight.err").read_text()
-    with start(processes | {"folder": str(tmp_path / "chaos")}, tmp_path) as watcher:
+    with start(processes | {"folder": str(tmp_path / "chaos"), "plugins": PAUSING}, tmp_path) as watcher:
         chaos = Chaos(tmp_path / "chaos", watcher, seed=1)
-        chaos.run(EVENTS, every=2)
+        chaos.run(EVENTS)
     assert watcher.returncode == 0, (tmp_path / "chaos.err").read_text()
     assert chaos.killed == Counter(EVENTS)
     assert [row["step"] for row in rows_of(tmp_path / "chaos")] == list(range(1, STEPS + 1))
@@ -80,12 +81,13 @@ def test_an_asynchronous_run_keeps_its_books_whatever_is_killed(processes: dict[
     config = processes | {
         "folder": str(tmp_path / "chaos"),
         "steps": 16,
+        "plugins": PAUSING,
         "rollout": rollout,
         "algorithm": {"loss": "decoupled_ppo"},
     }
     with start(config, tmp_path) as watcher:
         chaos = Chaos(tmp_path / "chaos", watcher, seed=2)
-        chaos.run(EVENTS[:6], every=2)
+        chaos.run(EVENTS[:6])
     assert watcher.returncode == 0, (tmp_path / "chaos.err").read_text()
     assert chaos.killed == Counter(EVENTS[:6])
     assert [row["step"] for row in rows_of(tmp_path / "chaos")] == list(range(1, 17))
