@@ -114,8 +114,8 @@ def test_the_watching_process_passes_an_interrupt_on_and_ends_with_the_drivers_c
 def test_a_driver_whose_heart_has_stopped_is_ended_and_resumed(base_config: dict[str, Any], tmp_path: Path) -> None:
     """SIGSTOP stands for a thread that never gives the interpreter back."""
     folder = Path(base_config["folder"])
-    config = base_config | {"steps": 40, "eval": {"at_start": False}, "checkpoint": {"every": 1}}
-    config["faults"] = {"supervise": True, "stage_timeout_s": 12.0, "wait_s": 0}
+    config = base_config | {"steps": 20, "eval": {"at_start": False}, "checkpoint": {"every": 1}}
+    config["faults"] = {"supervise": True, "stage_timeout_s": 10.0, "wait_s": 0}
     with subprocess.Popen(
         command(config, tmp_path), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as watcher:
@@ -126,7 +126,7 @@ def test_a_driver_whose_heart_has_stopped_is_ended_and_resumed(base_config: dict
         out, err = watcher.communicate(timeout=240)
     assert watcher.returncode == 0, err
     assert "the driver stood still; going on from checkpoint" in err
-    assert "40 steps" in out
+    assert "20 steps" in out
 
 
 def test_a_run_that_is_going_on_keeps_others_out(base_config: dict[str, Any]) -> None:
