@@ -135,7 +135,10 @@ def test_a_plan_beyond_this_machine_is_refused(monkeypatch):
 
 def test_a_written_budget_becomes_seats(config, host, tmp_path, monkeypatch, caplog):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,3")
-    with caplog.at_level(logging.INFO, logger="roll_core"), executor_for(config("cluster.gpus=2x24GB"), host, tmp_path) as executor:
+    with (
+        caplog.at_level(logging.INFO, logger="roll_core"),
+        executor_for(config("cluster.gpus=2x24GB"), host, tmp_path) as executor,
+    ):
         assert executor.seats("train") == executor.seats("rollout") == (Seat(0, (0,)), Seat(0, (1,)))
         assert 0.5 < executor.seats("rollout")[0].memory_share < 0.9
     assert "2 processes on 0:0-1" in caplog.text
