@@ -11,8 +11,8 @@ import numpy as np
 
 from async_replay.costs import Costs
 from async_replay.workload import Lengths
+from roll_core.cluster import Router
 from roll_core.types import Completion, FinishReason, GenerateRequest, PolicyRef, VersionRun
-from roll_plugin_vllm.router import Router
 
 
 @dataclass(slots=True, eq=False)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from roll_core.cluster.local import LocalExecutor
     from roll_core.cluster.ray_executor import RayExecutor
     from roll_core.cluster.reference import Reference, Transfers
+    from roll_core.cluster.router import Router
     from roll_core.cluster.sharding import balanced_shards
     from roll_core.cluster.spec import Executor, Seat, WorkerHealth, WorkerSpec
 
@@ -32,6 +33,7 @@ __all__ = [
     "PlacementError",
     "RayExecutor",
     "Reference",
+    "Router",
     "Seat",
     "Stuck",
     "Transfers",
@@ -48,6 +50,7 @@ _HOMES = {
     "PlacementError": "errors",
     "RayExecutor": "ray_executor",
     "Reference": "reference",
+    "Router": "router",
     "Seat": "spec",
     "Stuck": "errors",
     "Transfers": "reference",

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 
+from roll_core.cluster import Router
 from roll_core.contracts import TensorInfo
 from roll_core.errors import BackendError
 from roll_core.types import GenerateRequest, SamplingParams
@@ -20,7 +21,6 @@ from roll_plugin_vllm.asks import Piece, Span, mixed_seed, position_seed
 from roll_plugin_vllm.broadcasts import Broadcasts, checksum
 from roll_plugin_vllm.flight import Flight
 from roll_plugin_vllm.options import VllmOptions
-from roll_plugin_vllm.router import Router
 from roll_plugin_vllm.segment import Attached, Segment, SegmentUnreachable, Shipment
 from roll_plugin_vllm.vllm_engine import kept_set
 

@@ -16,9 +16,8 @@ from roll_core.builtin.local_rollout.limits import Limits
 from roll_core.builtin.local_rollout.replicas.fleet import Bounds, Fleet
 from roll_core.builtin.local_rollout.replicas.member import Flight
 from roll_core.builtin.local_rollout.replicas.parcel import Parcel
-from roll_core.builtin.local_rollout.replicas.router import Router
 from roll_core.builtin.local_rollout.replicas.worker import Facts, News
-from roll_core.cluster import LocalExecutor, Reference, WorkerGroup, WorkerLost
+from roll_core.cluster import LocalExecutor, Reference, Router, WorkerGroup, WorkerLost
 from roll_core.contracts import TensorInfo
 from roll_core.errors import BackendError
 from roll_core.types import Completion, GenerateRequest, SamplingParams
@@ -308,7 +307,7 @@ def test_closing_fails_what_is_open(gone: list[str]) -> None:
 
 
 def test_a_group_stays_together_unless_others_are_idle() -> None:
-    router = Router()
+    router = Router(slack=8)
     assert router.choose("g", 1) is None
     for name in "abc":
         router.join(name)

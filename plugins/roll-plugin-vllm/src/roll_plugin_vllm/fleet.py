@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from typing import Any
 
-from roll_core.cluster import Stuck, WorkerLost
+from roll_core.cluster import Router, Stuck, WorkerLost
 from roll_core.contracts import WeightSource
 from roll_core.errors import BackendError
 from roll_core.types import FinishReason
@@ -19,7 +19,6 @@ from roll_plugin_vllm.link import Link
 from roll_plugin_vllm.member import Member, ReplicaHealth
 from roll_plugin_vllm.options import VllmOptions
 from roll_plugin_vllm.publisher import Publisher
-from roll_plugin_vllm.router import Router
 from roll_plugin_vllm.update import Update
 
 logger = logging.getLogger(__name__)

@@ -13,9 +13,8 @@ from typing import Any
 
 from roll_core.builtin.local_rollout.replicas.handover import Handover
 from roll_core.builtin.local_rollout.replicas.member import Flight, Member
-from roll_core.builtin.local_rollout.replicas.router import Router
 from roll_core.builtin.local_rollout.replicas.worker import Facts, News
-from roll_core.cluster import Reference, Stuck, WorkerGroup, WorkerLost
+from roll_core.cluster import Reference, Router, Stuck, WorkerGroup, WorkerLost
 from roll_core.cluster.waits import WAITS, Wait
 from roll_core.errors import BackendError
 from roll_core.types import Completion
@@ -28,6 +27,8 @@ _STACKS_S = 5.0
 """How long it may when it is asked for its stacks meanwhile."""
 _END_S = 10.0
 """How long a replica's thread may take to notice that it is over."""
+_SLACK = 8
+"""How many requests of its size a group's home may be busier than others before the group is spread."""
 _MOST_LOSSES = 8
 """How many replicas may be lost under one request before it counts as the cause."""
 
@@ -59,7 +60,7 @@ class Fleet:
         self._bounds = bounds
         self._on_gone = on_gone
         self._lock = threading.Condition()
-        self._router = Router()
+        self._router = Router(slack=_SLACK)
         self._members: dict[str, Member] = {}
         self._waiting: list[Flight] = []
         self._is_closed = False
